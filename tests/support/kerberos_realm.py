@@ -6,7 +6,6 @@ import os
 import shutil
 import warnings
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.support.maven import skip
@@ -98,11 +97,6 @@ class KerberosRealm:
     def drop_ticket(self) -> None:
         Path(self._realm.ccache).unlink(missing_ok=True)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._realm.stop()
         self._port.release()

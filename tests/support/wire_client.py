@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-from types import TracebackType
 from typing import Any, Self
 
 from kprod.broker.protocol.api_key import ApiKey
@@ -12,15 +11,11 @@ from kprod.broker.protocol.messages import Message, request_schema, response_sch
 
 
 class WireClient:
-    """Sends frames or plain bytes; every wait ends with TimeoutError after 20 seconds."""
+    """Sends frames or plain bytes; every wait ends with TimeoutError after two minutes."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         host, _, port = bootstrap_servers.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=120)
-
-    def fileno(self) -> int:
-        """The descriptor, to wait for."""
-        return self._socket.fileno()
 
     def send_bytes(self, data: bytes) -> None:
         self._socket.sendall(data)
@@ -61,10 +56,5 @@ class WireClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
