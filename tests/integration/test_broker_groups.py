@@ -49,10 +49,6 @@ def fill(broker: EmbeddedBroker, first: int = 0, count: int = RECORDS) -> None:
             producer.send("t", b"%d" % number, partition=number % PARTITIONS)
 
 
-def expected(count: int = RECORDS) -> set[int]:
-    return set(range(count))
-
-
 def test_aiokafka_shares_a_topic_between_two(broker: EmbeddedBroker) -> None:
     async def consume() -> list[int]:
         consumers = [
@@ -79,7 +75,7 @@ def test_aiokafka_shares_a_topic_between_two(broker: EmbeddedBroker) -> None:
             await consumer.stop()
         return found
 
-    assert Counter(asyncio.run(consume())) == Counter(expected())
+    assert Counter(asyncio.run(consume())) == Counter(range(RECORDS))
 
 
 def confluent(broker: EmbeddedBroker, *topics: str, **options: Any) -> Consumer:
@@ -164,7 +160,7 @@ def test_a_rebalance_of_three_under_load_loses_and_doubles_nothing(broker: Embed
     for member in members.values():
         member.close()
     assert "killed" not in members
-    assert Counter(found) == Counter(expected())
+    assert Counter(found) == Counter(range(RECORDS))
 
 
 def test_an_admin_sees_and_deletes_groups(broker: EmbeddedBroker) -> None:

@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -52,12 +53,11 @@ class Watched:
         return [point for metric in told for point in metric.data.data_points]
 
 
-@pytest.fixture
-def watched() -> Iterator[Watched]:
-    made = Watched()
-    instrumentor = KprodInstrumentor()
+@contextmanager
+def watching(**options: Any) -> Iterator[Watched]:
+    made, instrumentor = Watched(), KprodInstrumentor()
     instrumentor.instrument(
-        tracer_provider=made.tracer_provider, meter_provider=made.meter_provider
+        tracer_provider=made.tracer_provider, meter_provider=made.meter_provider, **options
     )
     try:
         yield made
@@ -65,6 +65,12 @@ def watched() -> Iterator[Watched]:
         instrumentor.uninstrument()
         made.tracer_provider.shutdown()
         made.meter_provider.shutdown()
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    with watching() as made:
+        yield made
 
 
 @pytest.mark.parametrize("api", apis.SENDING)
@@ -155,9 +161,8 @@ def test_a_pickle_is_that_of_a_program_nobody_watches(
 
 
 async def test_nothing_is_traced_after_uninstrument(broker: EmbeddedBroker) -> None:
-    watched = Watched()
-    KprodInstrumentor().instrument(tracer_provider=watched.tracer_provider)
-    KprodInstrumentor().uninstrument()
+    with watching() as watched:
+        pass
     async with apis.native(broker.bootstrap_servers):
         pass
     assert watched.spans() == []
@@ -235,17 +240,15 @@ def test_a_producer_that_contrib_wraps_by_hand_has_contribs_span(
 def test_a_bulk_call_is_one_span_on_request(
     source: str, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched, instrumentor = Watched(), KprodInstrumentor()
     given = {"spans": "call"} if source == "argument" else {}
     monkeypatch.setenv("OTEL_PYTHON_KPROD_SPANS", "record" if given else "call")
-    instrumentor.instrument(tracer_provider=watched.tracer_provider, **given)
-    try:
-        with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-            producer.send("t", b"alone").get(30)
-            producer.send_many("t", [b"a", b"b", b"c"]).get(30)
-            producer.send_many("t", [b"own"], headers=[[("h", b"x")]]).get(30)
-    finally:
-        instrumentor.uninstrument()
+    with (
+        watching(**given) as watched,
+        kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
+    ):
+        producer.send("t", b"alone").get(30)
+        producer.send_many("t", [b"a", b"b", b"c"]).get(30)
+        producer.send_many("t", [b"own"], headers=[[("h", b"x")]]).get(30)
     many, own = watched.spans()
     assert many.name == "send t"
     told = [dict(span.attributes or {})["messaging.batch.message_count"] for span in (many, own)]
@@ -256,7 +259,6 @@ def test_a_bulk_call_is_one_span_on_request(
     assert context is not None
     trace_id = f"{context.trace_id:032x}".encode()
     assert all(one is not None and one.split(b"-")[1] == trace_id for one in carried[1:4])
-    watched.tracer_provider.shutdown()
 
 
 def test_what_is_no_kind_of_span_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
