@@ -6,12 +6,10 @@ its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from kprod.buffer.delivery import BatchDelivery
-from kprod.sender.connection import Buffers
-from kprod.wire.produce import encode_produce_request
 from kprod_ext import AppendContext
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.partition_queue import PartitionQueue
@@ -65,8 +63,6 @@ ORDER = bugs("""
     kprod.sender.partition.Partition.leaves_room
     + return True
 
-    batches come back in the reverse order | 8
-
     batches come back at the end of the queue (librdkafka#1092) | 5
 
     sequences are forgotten while a topic is missing (librdkafka before 1.9.0) | 28
@@ -107,13 +103,6 @@ OUTCOMES = bugs("""
     - self.unresolved.append(batch)
     + self.stored(batch, -1, -1, now)
 
-    a batch is acknowledged when its time runs out | 12
-    kprod.sender.partition.Partition.expire
-    + if batch.on_wire:
-    +     self._partitions.metrics.acknowledged(batch)
-    +     self._partitions.accumulator.incomplete.discard(batch)
-    +     return batch.delivery.succeed(-1, -1)
-
     memory is given back while on the wire (CVE-2026-35554) | 24
     kprod.sender.partition.Partition.expire
     - self.end(batch, self._expired(batch, state, now), now)
@@ -141,16 +130,6 @@ OUTCOMES = bugs("""
     offsets of retried batches are one too high | 0
     kprod.sender.partition.Partition.stored
     + base_offset += batch.attempts > 1 and base_offset >= 0
-
-    DUPLICATE is a failure | 43
-    kprod.sender.partition.Partition._go_on_after
-    - if repeated:
-    + if False:
-
-    a passing error is final | 45
-    kprod.sender.partition.Partition._go_on_after
-    + if isinstance(error, BrokerError) and error.code == 6:
-    +     return self._refused(batch, error, now)
 
     a sequence refused for good is tried for ever (aiokafka#1017) | 124
     kprod.sender.partition.Partition._resequence
@@ -185,19 +164,6 @@ ANSWERS_AND_PACE = bugs("""
     + if False:
     - if correlation_id != exchange.correlation_id:
     + if False:
-
-    partitions left out of an answer are forgotten | 9
-    kprod.sender.produce.ProduceExchange._end_left_out
-    + self._batches.clear()
-
-    an answer is taken for the wrong partition | 9
-    kprod.sender.produce.ProduceExchange.answered
-    + first, *others = self._batches.values()
-    + self._batches = dict(zip(self._batches, [*others, first], strict=True))
-
-    a cut request was never sent | 9
-    kprod.sender.produce.ProduceExchange.failed
-    + sent = False
 
     records go to another partition (KAFKA-19012) | 1
     kprod.sender.produce.ProduceExchange.encode
@@ -238,12 +204,6 @@ ANSWERS_AND_PACE = bugs("""
 
 GROWTH = bugs("""
     a batch grows without end | 1
-
-    what a batch grew into is not given back | 82
-
-    the pieces of a batch change places | 1
-
-    a piece of a batch is sent for all of them | 1
 
     records are counted before a batch leaves | 13
     kprod.sender.partition.Partition.may_send
@@ -292,13 +252,6 @@ def put_first(queue: PartitionQueue, batch: ProducerBatch) -> None:
     batch.drain_order = order
 
 
-class Reverses(PartitionQueue):
-    """Each batch that comes back goes before those that came back earlier."""
-
-    def put_back(self, batch: ProducerBatch) -> None:
-        put_first(self, batch)
-
-
 class Appends(PartitionQueue):
     """The retry queues behind newer records."""
 
@@ -316,51 +269,16 @@ class Outgrows(AppendContext):
         super().__init__(pool, batch_size=batch_size, batch_max_size=most, **parts)
 
 
-class KeepsChunks(ProducerBatch):
-    """What a batch grew into is not given back."""
-
-    def release(self) -> None:
-        if not self.buffer.chunk_bytes:
-            super().release()
-
-
-def _changed(request: Iterable[Any], change: Callable[[list[Any]], Sequence[Any]]) -> Buffers:
-    changed: list[Any] = []
-    pieces: list[Any] = []
-    for buffer in (*encode_produce_request(*request), b""):
-        if isinstance(buffer, memoryview):
-            pieces.append(buffer)
-            continue
-        changed += [*change(pieces), buffer]
-        pieces = []
-    return changed
-
-
-def swaps_pieces(*request: Any) -> Buffers:
-    """A batch lies in several pieces, which are sent in the wrong order."""
-    return _changed(request, lambda pieces: pieces[::-1])
-
-
-def repeats_a_piece(*request: Any) -> Buffers:
-    """Where one piece of a batch ends, the same one begins again."""
-    return _changed(request, lambda pieces: [pieces[0]] * len(pieces) if pieces else [])
-
-
 BATCH = "kprod.buffer.accumulator.ProducerBatch"
 QUEUE = "kprod.buffer.accumulator.PartitionQueue"
-ENCODING = "kprod.sender.produce.encode_produce_request"
 SWAPS: dict[str, tuple[tuple[str, Any], ...]] = {
     "memory is given back while on the wire (CVE-2026-35554)": (
         (BATCH, FreesOnce),
         ("kprod.buffer.split.ProducerBatch", FreesOnce),
     ),
     "callbacks are called twice": (("kprod.buffer.accumulator.BatchDelivery", TellsTwice),),
-    "batches come back in the reverse order": ((QUEUE, Reverses),),
     "batches come back at the end of the queue (librdkafka#1092)": ((QUEUE, Appends),),
     "a batch grows without end": (("kprod.buffer.accumulator.AppendContext", Outgrows),),
-    "what a batch grew into is not given back": ((BATCH, KeepsChunks),),
-    "the pieces of a batch change places": ((ENCODING, swaps_pieces),),
-    "a piece of a batch is sent for all of them": ((ENCODING, repeats_a_piece),),
 }
 BUGS = tuple(
     bug._replace(swaps=SWAPS.get(bug.name, ()))

@@ -223,8 +223,8 @@ def _uid(record: StoredRecord) -> int:
 
 
 def _writer(batch: StoredBatch) -> tuple[int, int, int]:
-    fields = batch.fields
-    return fields.producer_id, fields.epoch, fields.base_sequence
+    header = batch.header
+    return header.producer_id, header.producer_epoch, header.base_sequence
 
 
 def _same_batch(first: Sent, second: Sent) -> bool:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from kprod.records.record_batch import BatchHeader
 from kprod.types import TopicPartition
 from tests.simulation.events import SimClock
 from tests.simulation.history import History
 from tests.simulation.model.cluster import Cluster
-from tests.simulation.model.partition_log import SEQUENCES, BatchFields
 from tests.simulation.setup import Setup
 
 LEAST_JITTER = 0.8
+SEQUENCES = 2**31
 REMEMBERED = 5  # batches of a producer whose repetition a broker recognises
 
 
@@ -31,7 +32,7 @@ class Transmission:
     ``ended``: an answer has said what no client tries again, although it may be stored.
     """
 
-    fields: BatchFields
+    fields: BatchHeader
     at: float
     hasty: int = 0
     lost: bool = False
@@ -51,10 +52,12 @@ class Sequence:
     expected: int = 0
     window: deque[Transmission] = field(default_factory=deque)
     batches: dict[int, Transmission] = field(default_factory=dict)
-    split: list[BatchFields] = field(default_factory=list)
+    split: list[BatchHeader] = field(default_factory=list)
 
     def of_a_part(self, sequence: int) -> bool:
-        return any(b.base_sequence <= sequence <= b.last_sequence for b in self.split)
+        return any(
+            b.base_sequence <= sequence < b.base_sequence + b.record_count for b in self.split
+        )
 
     def cut(self, base_sequence: int) -> None:
         """The batch is no more: parts of it get the numbers."""
@@ -92,14 +95,20 @@ class SequenceWatch:
         self._sequences: dict[tuple[int, int, TopicPartition], Sequence] = {}
         self._epochs: dict[tuple[int, TopicPartition], int] = {}
 
-    def sent(self, tp: TopicPartition, fields: BatchFields, history: History) -> None:
-        newest = self._epochs.get((fields.producer_id, tp), fields.epoch)
-        if fields.epoch < newest:
-            history.violated("I12", f"epoch {fields.epoch} of {tp} after {newest}")
-        self._epochs[fields.producer_id, tp] = fields.epoch
-        known = self._sequences.setdefault((fields.producer_id, fields.epoch, tp), Sequence())
+    def sent(self, tp: TopicPartition, fields: BatchHeader, history: History) -> None:
+        newest = self._epochs.get((fields.producer_id, tp), fields.producer_epoch)
+        if fields.producer_epoch < newest:
+            history.violated("I12", f"epoch {fields.producer_epoch} of {tp} after {newest}")
+        self._epochs[fields.producer_id, tp] = fields.producer_epoch
+        known = self._sequences.setdefault(
+            (fields.producer_id, fields.producer_epoch, tp), Sequence()
+        )
         before = known.batches.get(fields.base_sequence)
-        if before is not None and fields.records < before.fields.records and not before.in_doubt:
+        if (
+            before is not None
+            and fields.record_count < before.fields.record_count
+            and not before.in_doubt
+        ):
             known.cut(fields.base_sequence)
         elif before is not None:
             self._sent_again(tp, before, fields, history)
@@ -115,13 +124,13 @@ class SequenceWatch:
         many = known.opens_window(transmission) > REMEMBERED and tp not in history.doubted
         if many and not history.has_failed(tp):
             history.violated("I13", f"{len(known.window)} batches of {tp}, the first unsettled")
-        known.expected = (fields.last_sequence + 1) % SEQUENCES
+        known.expected = (fields.base_sequence + fields.record_count) % SEQUENCES
 
     def _sent_again(
-        self, tp: TopicPartition, before: Transmission, fields: BatchFields, history: History
+        self, tp: TopicPartition, before: Transmission, fields: BatchHeader, history: History
     ) -> None:
         now = self._clock.now
-        if (before.fields.records, before.fields.crc) != (fields.records, fields.crc):
+        if (before.fields.record_count, before.fields.crc) != (fields.record_count, fields.crc):
             history.violated("I12", f"another batch with the sequence of one before: {fields}")
         if before.ended:
             history.violated("I14", f"ended by an answer, and sent again: {fields} of {tp}")
@@ -134,20 +143,20 @@ class SequenceWatch:
                 history.violated("I16", f"sent again after {now - before.at:.3f} s: {fields}")
         before.at, before.lost = now, False
 
-    def known(self, tp: TopicPartition, fields: BatchFields) -> Transmission:
+    def known(self, tp: TopicPartition, fields: BatchHeader) -> Transmission:
         """What is known of a batch; of one that is not known, or no more, what nobody looks at."""
-        known = self._sequences.get((fields.producer_id, fields.epoch, tp), Sequence())
+        known = self._sequences.get((fields.producer_id, fields.producer_epoch, tp), Sequence())
         return known.batches.get(fields.base_sequence) or Transmission(fields, 0.0)
 
-    def refused(self, tp: TopicPartition, fields: BatchFields) -> None:
+    def refused(self, tp: TopicPartition, fields: BatchHeader) -> None:
         """A broker has told the client that it expects another sequence."""
-        known = self._sequences.get((fields.producer_id, fields.epoch, tp))
+        known = self._sequences.get((fields.producer_id, fields.producer_epoch, tp))
         batch = None if known is None else known.batches.get(fields.base_sequence)
         if known is not None and batch is not None:
             known.refused(batch)
 
-    def too_large(self, tp: TopicPartition, fields: BatchFields) -> None:
+    def too_large(self, tp: TopicPartition, fields: BatchHeader) -> None:
         """A broker has told the client so: the halves get the numbers."""
-        known = self._sequences.get((fields.producer_id, fields.epoch, tp))
+        known = self._sequences.get((fields.producer_id, fields.producer_epoch, tp))
         if known is not None:
             known.cut(fields.base_sequence)

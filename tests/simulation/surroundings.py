@@ -1,8 +1,8 @@
-"""A cluster, the network before it and their time: what the worlds of both simulations have."""
+"""The network and its time: what the worlds of both simulations have."""
 
 from __future__ import annotations
 
-import random
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,9 +10,8 @@ from typing import NamedTuple
 from tests.simulation.backend import SimBackend
 from tests.simulation.broker_actions import Crash
 from tests.simulation.events import EventQueue, SimClock, Trace
-from tests.simulation.model.cluster import Cluster
-from tests.simulation.model.node import Node
-from tests.simulation.model.partition_log import PartitionLog
+from tests.simulation.model.cluster import BrokerAddress
+from tests.simulation.model.host import Host
 from tests.simulation.setup import Setup
 from tests.simulation.wires import Wires
 
@@ -27,28 +26,29 @@ class Outcome(NamedTuple):
     counts: Counter[str]
 
 
-class Surroundings:
+class Surroundings(ABC):
     """What actions ask of a world. ``nodes`` are made by the kind of world."""
 
-    nodes: Sequence[Node]
+    nodes: Sequence[Host]
 
-    def __init__(
-        self, setup: Setup, seed: int, log_kind: type[PartitionLog] = PartitionLog
-    ) -> None:
+    def __init__(self, setup: Setup, seed: int) -> None:
         self.clock = SimClock()
         self.events = EventQueue(self.clock)
         self.trace = Trace(self.clock)
-        self.cluster = Cluster(setup, self.events, random.Random(seed ^ 1), log_kind)
         self.wires = Wires(setup, self.events, self.trace, seed)
+        self.addresses = [
+            BrokerAddress(number, f"node-{number}", 9092) for number in range(setup.nodes)
+        ]
+        self._topics = setup.topics
 
     def new_backend(self) -> SimBackend:
         """A client's network, in which every broker listens."""
         backend = SimBackend(self.clock, self.events, self.wires)
-        for node, address in zip(self.nodes, self.cluster.addresses, strict=True):
+        for node, address in zip(self.nodes, self.addresses, strict=True):
             backend.listen(address.host, address.port, node.node_id, node.accept)
         return backend
 
-    def node(self, number: int) -> Node:
+    def node(self, number: int) -> Host:
         return self.nodes[number % len(self.nodes)]
 
     def slow_down(self, factor: float, seconds: float) -> None:
@@ -59,16 +59,13 @@ class Surroundings:
         self.wires.slow = 1.0
 
     def topic(self, number: int) -> str:
-        topics = self.cluster.setup.topics
-        return topics[number % len(topics)]
+        return self._topics[number % len(self._topics)]
 
+    @abstractmethod
     def move_leader(self, topic: int, partition: int, to: int, gap: float, **losing: bool) -> None:
-        found = self.cluster.topics.get(self.topic(topic))
-        if found is not None:
-            moved = found.partitions[partition % len(found.partitions)]
-            self.cluster.move(moved, to % len(self.nodes), gap, **losing)
+        """Another node leads a partition, after ``gap`` seconds without a leader."""
 
-    def crashed(self, node: Node, crash: Crash) -> None:
+    def crashed(self, node: Host, crash: Crash) -> None:  # noqa: B027  (often nothing)
         """What follows from that a broker is down."""
 
     def heal(self) -> None:

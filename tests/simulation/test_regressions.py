@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.simulation.actions import (
     FlushAll,
     ForgetProducers,
@@ -18,15 +20,159 @@ from tests.simulation.interference import PRODUCE, Interference
 from tests.simulation.setup import Setup
 from tests.simulation.world import World, run
 
-
-def test_a_backlog_without_acknowledgements_does_not_wait_for_answers() -> None:
-    """One batch per partition left in each turn, and no response ever ended the wait after it."""
-    schedule = Schedule(
+FOUND = {
+    # One batch per partition left in each turn, and no response ever ended the wait after it.
+    "a backlog without acknowledgements does not wait for answers": Schedule(
         seed=378,
         setup=Setup(idempotent=False, acks=0, batch_size=150),
         actions=(Send(at=0.05, topic=0, records=25, keys="explicit"),),
         gentle=True,
-    )
+    ),
+    # After many small answers a batch took longer than `request_timeout_ms`, again and again.
+    "a batch is no larger than what the network has carried": Schedule(
+        seed=920041,
+        setup=Setup(metadata_version=4, rate=1833, max_in_flight=2, batch_size=150, growth=200),
+        actions=(
+            Send(at=1.5381, topic=0, records=100, size=20, keys="none"),
+            Send(at=3.7126, topic=0, records=15, size=60, keys="none"),
+            Send(at=4.2758, topic=0, records=30, size=60, keys="none"),
+        ),
+        gentle=True,
+    ),
+    # A lost connection before the answer "too large" made all of its records fail.
+    "a batch whose fate is unknown is split all the same": Schedule(
+        seed=359,
+        setup=Setup(partitions=(1,), max_batch_bytes=300),
+        actions=(
+            Disturb(0.0, 0, Interference(PRODUCE, "cut-request", part=1.0)),
+            Send(at=0.1, topic=0, records=20),
+        ),
+        gentle=True,
+    ),
+    # A record sent while half of a split batch was queued joined it, and got no number: the next
+    # one got it, and was stored in the wrong order, or acknowledged without being stored.
+    "nobody appends to half of a batch": Schedule(
+        seed=280,
+        setup=Setup(partitions=(1,), max_batch_bytes=300, batch_size=2000, latency=0.05),
+        actions=(
+            Send(at=0.0, topic=0, records=4, size=150),
+            *(Send(at=0.6 + step / 10, topic=0, records=1, size=5) for step in range(6)),
+        ),
+        gentle=True,
+    ),
+    # Of two batches after a long silence the first was refused for a passing reason. The second
+    # became the start of the sequence, and the first could only follow it.
+    "a broker that forgot an idle producer keeps the order": Schedule(
+        seed=2009,
+        setup=Setup(partitions=(1,)),
+        actions=(
+            Send(at=0.0, topic=0, records=1),
+            ForgetProducers(at=1.0),
+            Disturb(1.1, 0, Interference(PRODUCE, "error-before", code=9)),
+            Send(at=1.2, topic=0, records=40),
+        ),
+        gentle=True,
+    ),
+    # The sender slept. A lost connection ended a batch before older ones, which were queued again:
+    # the time of all of them had run out.
+    "an answer that comes too late does not overtake the queue": Schedule(
+        seed=156,
+        setup=Setup(batch_size=150, request_timeout_ms=800, delivery_timeout_ms=810),
+        actions=(
+            Send(at=0.0208, topic=0, records=1, size=150, keys="explicit"),
+            Send(at=0.0454, topic=0, records=7, size=60, keys="few"),
+            Disturb(0.0455, 0, Interference(PRODUCE, "error-after", code=20)),
+            Disturb(0.0455, 0, Interference(PRODUCE, "error-before", code=51)),
+            Disturb(0.0455, 0, Interference(PRODUCE, "cut-request")),
+            StallClient(at=0.0498, seconds=2.4),
+        ),
+    ),
+    # Its answer was lost; those acknowledged on a newer connection let ever more follow.
+    "no more than four batches follow one without an outcome": Schedule(
+        seed=2611253138,
+        setup=Setup(
+            nodes=3,
+            partitions=(1,),
+            replication=0.05,
+            handshake_version=2,
+            latency=0.01,
+            batch_size=150,
+            buffer_memory=1900,
+            retry_backoff_ms=10,
+        ),
+        actions=(
+            Send(at=0.0, topic=0, records=29, size=150, keys="none"),
+            Grow(at=0.0265, topic=0),
+            Grow(at=0.0431, topic=0),
+            HideBroker(at=0.0489, node=2, seconds=4.5),
+            Disturb(0.052, 1, Interference(PRODUCE, "stall", seconds=0.1)),
+            Disturb(0.1608, 1, Interference(PRODUCE, "lose-response", 0, 0.038, 0.0, 0)),
+            HideBroker(at=0.1865, node=1, seconds=1.8),
+        ),
+        gentle=True,
+    ),
+    # The broker expected the number of the refused one; the next one was sent twice, as its first
+    # answer was lost, and refused as out of sequence although it may have been stored.
+    "a record after one that was refused for good is stored": Schedule(
+        seed=777011844,
+        setup=Setup(),
+        actions=(
+            Send(at=0.018, topic=0, records=1, keys="none"),
+            Disturb(0.1782, 1, Interference(PRODUCE, "error-before", code=10, partition=1)),
+            Send(at=0.215, topic=0, records=1, size=150, keys="none"),
+            Crash(0.4411, 1, 1.8, gap=0.01, lose_tail=True, silently=True, from_snapshot=True),
+        ),
+    ),
+    # The id went while batches were being admitted: nobody asked for another, or looked again.
+    "a new producer id is asked for when the last epoch was used up by forgetting": Schedule(
+        seed=888002209,
+        setup=Setup(first_epoch=32767),
+        actions=(
+            Send(at=2.0945, topic=0, records=1, size=150, keys="few"),
+            ForgetProducers(at=3.7393),
+            ForgetProducers(at=4.8001),
+            ForgetProducers(at=5.7603),
+        ),
+        gentle=True,
+    ),
+    # Two batches behind it were acknowledged by the log that is gone. The next record had their
+    # sequences before it, its first answer was lost, and the second refused it: it failed as MAYBE.
+    "a new log that begins with an overtaken batch expects another sequence": Schedule(
+        seed=5600017467,
+        setup=Setup(nodes=2, replication=0.05, latency=0.01, batch_size=150),
+        actions=(
+            Send(at=0.0258, topic=0, records=4, size=20, keys="none"),
+            Send(at=0.1313, topic=0, records=1, size=150, keys="explicit"),
+            Send(at=0.1327, topic=0, records=1, size=5, keys="explicit"),
+            Send(at=0.2541, topic=0, records=1, size=5, keys="explicit"),
+            MoveLeader(at=0.2586, topic=0, partition=0, to=0, gap=0.0, lose_tail=False),
+            Recreate(at=0.4119, topic=0, gap=0.01),
+            Send(at=0.4899, topic=0, records=1, size=20, keys="explicit"),
+            Disturb(0.4976, 0, Interference(PRODUCE, "lose-response", part=1.0)),
+        ),
+        gentle=True,
+    ),
+    # It came back as one that nothing was known of, and a batch was repeated at once.
+    "a broker that left the list for a moment keeps its back-off": Schedule(
+        seed=888000650,
+        setup=Setup(
+            nodes=3, partitions=(1, 2), latency=0.002, window=150, reconnect_backoff_max_ms=100
+        ),
+        actions=(
+            Send(at=0.2698, topic=1, records=4, keys="explicit"),
+            SlowWires(at=0.2901, seconds=0.01, factor=500.0),
+            HideBroker(at=0.723, node=0, seconds=4.5),
+            Send(at=1.1419, topic=0, records=1, size=150, keys="few"),
+            Disturb(1.1599, 0, Interference(PRODUCE, "cut-request", partition=1), times=3),
+            HideBroker(at=1.3766, node=0, seconds=0.1),
+        ),
+        gentle=True,
+    ),
+}
+
+
+@pytest.mark.parametrize("schedule", FOUND.values(), ids=FOUND)
+def test_what_was_found_is_mended(schedule: Schedule) -> None:
     assert not run(schedule).violations
 
 
@@ -44,21 +190,6 @@ def test_a_backlog_fills_the_requests_that_may_be_in_flight() -> None:
     assert (
         outcome.counts["milliseconds"] < 2500
     )  # of which 4 round trips, 0.2 s each, before the second batch
-
-
-def test_a_batch_is_no_larger_than_what_the_network_has_carried() -> None:
-    """After many small answers a batch took longer than ``request_timeout_ms``, again and again."""
-    schedule = Schedule(
-        seed=920041,
-        setup=Setup(metadata_version=4, rate=1833, max_in_flight=2, batch_size=150, growth=200),
-        actions=(
-            Send(at=1.5381, topic=0, records=100, size=20, keys="none"),
-            Send(at=3.7126, topic=0, records=15, size=60, keys="none"),
-            Send(at=4.2758, topic=0, records=30, size=60, keys="none"),
-        ),
-        gentle=True,
-    )
-    assert not run(schedule).violations
 
 
 def test_a_bootstrap_connection_is_used_before_it_is_let_go() -> None:
@@ -114,57 +245,6 @@ def test_batches_whose_time_runs_out_together_are_told_in_order() -> None:
     assert outcome.counts["failed"] == 30
 
 
-def test_a_batch_whose_fate_is_unknown_is_split_all_the_same() -> None:
-    """A lost connection before the answer "too large" made all of its records fail."""
-    schedule = Schedule(
-        seed=359,
-        setup=Setup(partitions=(1,), max_batch_bytes=300),
-        actions=(
-            Disturb(0.0, 0, Interference(PRODUCE, "cut-request", part=1.0)),
-            Send(at=0.1, topic=0, records=20),
-        ),
-        gentle=True,
-    )
-    assert not run(schedule).violations
-
-
-def test_nobody_appends_to_half_of_a_batch() -> None:
-    """A record sent while half of a split batch was queued joined it, and got no number.
-
-    The next record got that number instead: stored in the wrong order, or taken for a repetition
-    and acknowledged without being stored.
-    """
-    schedule = Schedule(
-        seed=280,
-        setup=Setup(partitions=(1,), max_batch_bytes=300, batch_size=2000, latency=0.05),
-        actions=(
-            Send(at=0.0, topic=0, records=4, size=150),
-            *(Send(at=0.6 + step / 10, topic=0, records=1, size=5) for step in range(6)),
-        ),
-        gentle=True,
-    )
-    assert not run(schedule).violations
-
-
-def test_a_broker_that_forgot_an_idle_producer_keeps_the_order() -> None:
-    """Of two batches after a long silence the first was refused for a passing reason.
-
-    The second became the start of the sequence, and the first could only follow it.
-    """
-    schedule = Schedule(
-        seed=2009,
-        setup=Setup(partitions=(1,)),
-        actions=(
-            Send(at=0.0, topic=0, records=1),
-            ForgetProducers(at=1.0),
-            Disturb(1.1, 0, Interference(PRODUCE, "error-before", code=9)),
-            Send(at=1.2, topic=0, records=40),
-        ),
-        gentle=True,
-    )
-    assert not run(schedule).violations
-
-
 def test_a_refusal_without_an_offset_leaves_no_doubt() -> None:
     """A batch that a former leader had refused could not go out under a new epoch.
 
@@ -184,126 +264,3 @@ def test_a_refusal_without_an_offset_leaves_no_doubt() -> None:
     outcome = run(schedule)
     assert not outcome.violations
     assert outcome.counts["failed"] == 1
-
-
-def test_an_answer_that_comes_too_late_does_not_overtake_the_queue() -> None:
-    """The sender slept. A lost connection ended a batch before older ones, which were queued again.
-
-    The time of all of them had run out.
-    """
-    schedule = Schedule(
-        seed=156,
-        setup=Setup(batch_size=150, request_timeout_ms=800, delivery_timeout_ms=810),
-        actions=(
-            Send(at=0.0208, topic=0, records=1, size=150, keys="explicit"),
-            Send(at=0.0454, topic=0, records=7, size=60, keys="few"),
-            Disturb(0.0455, 0, Interference(PRODUCE, "error-after", code=20)),
-            Disturb(0.0455, 0, Interference(PRODUCE, "error-before", code=51)),
-            Disturb(0.0455, 0, Interference(PRODUCE, "cut-request")),
-            StallClient(at=0.0498, seconds=2.4),
-        ),
-    )
-    assert not run(schedule).violations
-
-
-def test_no_more_than_four_batches_follow_one_without_an_outcome() -> None:
-    """Its answer was lost; those acknowledged on a newer connection let ever more follow."""
-    schedule = Schedule(
-        seed=2611253138,
-        setup=Setup(
-            nodes=3,
-            partitions=(1,),
-            replication=0.05,
-            handshake_version=2,
-            latency=0.01,
-            batch_size=150,
-            buffer_memory=1900,
-            retry_backoff_ms=10,
-        ),
-        actions=(
-            Send(at=0.0, topic=0, records=29, size=150, keys="none"),
-            Grow(at=0.0265, topic=0),
-            Grow(at=0.0431, topic=0),
-            HideBroker(at=0.0489, node=2, seconds=4.5),
-            Disturb(0.052, 1, Interference(PRODUCE, "stall", seconds=0.1)),
-            Disturb(0.1608, 1, Interference(PRODUCE, "lose-response", 0, 0.038, 0.0, 0)),
-            HideBroker(at=0.1865, node=1, seconds=1.8),
-        ),
-        gentle=True,
-    )
-    assert not run(schedule).violations
-
-
-def test_a_record_after_one_that_was_refused_for_good_is_stored() -> None:
-    """The broker expected the number of the refused one; the next one was sent twice, as its first
-    answer was lost, and refused as out of sequence although it may have been stored.
-    """
-    schedule = Schedule(
-        seed=777011844,
-        setup=Setup(),
-        actions=(
-            Send(at=0.018, topic=0, records=1, keys="none"),
-            Disturb(0.1782, 1, Interference(PRODUCE, "error-before", code=10, partition=1)),
-            Send(at=0.215, topic=0, records=1, size=150, keys="none"),
-            Crash(0.4411, 1, 1.8, gap=0.01, lose_tail=True, silently=True, from_snapshot=True),
-        ),
-    )
-    assert not run(schedule).violations
-
-
-def test_a_new_producer_id_is_asked_for_when_the_last_epoch_was_used_up_by_forgetting() -> None:
-    """The id went while batches were being admitted: nobody asked for another, or looked again."""
-    schedule = Schedule(
-        seed=888002209,
-        setup=Setup(first_epoch=32767),
-        actions=(
-            Send(at=2.0945, topic=0, records=1, size=150, keys="few"),
-            ForgetProducers(at=3.7393),
-            ForgetProducers(at=4.8001),
-            ForgetProducers(at=5.7603),
-        ),
-        gentle=True,
-    )
-    assert not run(schedule).violations
-
-
-def test_a_new_log_that_begins_with_an_overtaken_batch_expects_another_sequence() -> None:
-    """Two batches behind it were acknowledged by the log that is gone. The next record had their
-    sequences before it, its first answer was lost, and the second refused it: it failed as MAYBE.
-    """
-    schedule = Schedule(
-        seed=5600017467,
-        setup=Setup(nodes=2, replication=0.05, latency=0.01, batch_size=150),
-        actions=(
-            Send(at=0.0258, topic=0, records=4, size=20, keys="none"),
-            Send(at=0.1313, topic=0, records=1, size=150, keys="explicit"),
-            Send(at=0.1327, topic=0, records=1, size=5, keys="explicit"),
-            Send(at=0.2541, topic=0, records=1, size=5, keys="explicit"),
-            MoveLeader(at=0.2586, topic=0, partition=0, to=0, gap=0.0, lose_tail=False),
-            Recreate(at=0.4119, topic=0, gap=0.01),
-            Send(at=0.4899, topic=0, records=1, size=20, keys="explicit"),
-            Disturb(0.4976, 0, Interference(PRODUCE, "lose-response", part=1.0)),
-        ),
-        gentle=True,
-    )
-    assert not run(schedule).violations
-
-
-def test_a_broker_that_left_the_list_for_a_moment_keeps_its_back_off() -> None:
-    """It came back as one that nothing was known of, and a batch was repeated at once."""
-    schedule = Schedule(
-        seed=888000650,
-        setup=Setup(
-            nodes=3, partitions=(1, 2), latency=0.002, window=150, reconnect_backoff_max_ms=100
-        ),
-        actions=(
-            Send(at=0.2698, topic=1, records=4, keys="explicit"),
-            SlowWires(at=0.2901, seconds=0.01, factor=500.0),
-            HideBroker(at=0.723, node=0, seconds=4.5),
-            Send(at=1.1419, topic=0, records=1, size=150, keys="few"),
-            Disturb(1.1599, 0, Interference(PRODUCE, "cut-request", partition=1), times=3),
-            HideBroker(at=1.3766, node=0, seconds=0.1),
-        ),
-        gentle=True,
-    )
-    assert not run(schedule).violations

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
+from kprod.broker.log.producer_state import NO_PRODUCER
 from kprod.errors import ERROR_NAMES, MAYBE_WRITTEN
+from kprod.records.record_batch import BatchHeader
 from kprod.types import TopicPartition
 from kprod.wire.versions import ApiKey
 from tests.simulation.events import SimClock
 from tests.simulation.history import History
 from tests.simulation.interference import HANDSHAKE, IDENTITY, METADATA, PRODUCE
 from tests.simulation.model.cluster import Cluster
-from tests.simulation.model.partition_log import HEADER, NO_PRODUCER, BatchFields
 from tests.simulation.model.wire import PartitionData, batches, read_request, topics_of
 from tests.simulation.sequence_watch import LEAST_JITTER, SequenceWatch
 from tests.simulation.setup import Setup
@@ -39,7 +40,7 @@ class Request:
     """One unanswered request; ``batches`` are those of a Produce request."""
 
     heard: Heard
-    batches: list[tuple[Place, BatchFields]]
+    batches: list[tuple[Place, BatchHeader]]
 
     @property
     def may_silence(self) -> bool:
@@ -130,7 +131,7 @@ class WireWatch(Watcher):
         offered_at = self._clock.now if transport.offered_at is None else transport.offered_at
         if line.throttled_at <= offered_at < line.silent_until:
             self.history.violated("I16", f"a request on {transport} while it is throttled")
-        sent: list[tuple[Place, BatchFields]] = []
+        sent: list[tuple[Place, BatchHeader]] = []
         if heard.api is ApiKey.PRODUCE:
             sent = [self._batch(data) for data in batches(heard)]
             self._produce(transport.node_id, sent)
@@ -144,14 +145,14 @@ class WireWatch(Watcher):
         if len(line.unanswered) > self._setup.max_in_flight:
             self.history.violated("I13", f"{len(line.unanswered)} requests unanswered")
 
-    def _batch(self, data: PartitionData) -> tuple[Place, BatchFields]:
+    def _batch(self, data: PartitionData) -> tuple[Place, BatchHeader]:
         topic = data.topic
         if topic is None:
             logs = self._cluster.logs
             topic = next((log.topic for log in logs if log.topic_id == data.topic_id), "")
-        fields = BatchFields(*HEADER.unpack_from(data.records))
+        fields = BatchHeader.parse(data.records)
         most = self._setup.growth * self._setup.batch_size
-        if fields.records > 1 and len(data.records) > most and not self._setup.compression:
+        if fields.record_count > 1 and len(data.records) > most and not self._setup.compression:
             self.history.violated("I18", f"a batch of {len(data.records)} bytes, not {most}")
         return (topic, data.topic_id, data.partition), fields
 
@@ -180,7 +181,7 @@ class WireWatch(Watcher):
         self._asked |= asked
         self._last_metadata = now
 
-    def _produce(self, node_id: int, batches: list[tuple[Place, BatchFields]]) -> None:
+    def _produce(self, node_id: int, batches: list[tuple[Place, BatchHeader]]) -> None:
         self.produce_requests += 1
         for place, fields in batches:
             self._used[place[0]] = self._clock.now
@@ -191,7 +192,7 @@ class WireWatch(Watcher):
                 if self._setup.idempotent:
                     self.history.violated("I12", f"a batch of {place} has no producer id")
                 continue
-            writer = node_id, fields.producer_id, fields.epoch
+            writer = node_id, fields.producer_id, fields.producer_epoch
             if flying and self._proven.get(place) != writer:
                 self.history.violated(
                     "I13", f"two batches of {place} in flight before the first OK"
@@ -219,9 +220,9 @@ class WireWatch(Watcher):
             name = None if place[1] is not None else place[0]
             code = codes.get((name, place[1], place[2]))
             if code in (0, DUPLICATE):
-                writer = fields.producer_id, fields.epoch, fields.base_sequence
+                writer = fields.producer_id, fields.producer_epoch, fields.base_sequence
                 self.history.promised.add((_by_name(place), *writer))
-                self._proven[place] = transport.node_id, fields.producer_id, fields.epoch
+                self._proven[place] = transport.node_id, fields.producer_id, fields.producer_epoch
             self._told(_by_name(place), fields, code, read_by_client)
 
     def stray(self, transport: SimTransport) -> None:
@@ -237,7 +238,7 @@ class WireWatch(Watcher):
                 known.lost = True
 
     def _told(
-        self, tp: TopicPartition, fields: BatchFields, code: int | None, read_by_client: bool
+        self, tp: TopicPartition, fields: BatchHeader, code: int | None, read_by_client: bool
     ) -> None:
         """What an answer says of a batch; ``code`` is None where it leaves the batch out."""
         known = self._sequences.known(tp, fields)

@@ -15,7 +15,9 @@ from tests.simulation.broker_actions import Crash
 from tests.simulation.checks import Judge
 from tests.simulation.configured import configured
 from tests.simulation.events import NEVER
-from tests.simulation.model.node import Node, refuse
+from tests.simulation.model.cluster import Cluster
+from tests.simulation.model.host import Host, refuse
+from tests.simulation.model.node import Node
 from tests.simulation.samples import Samples
 from tests.simulation.surroundings import Outcome, Surroundings
 from tests.simulation.wire_watch import WireWatch
@@ -32,12 +34,13 @@ class World(Surroundings):
         super().__init__(setup, schedule.seed)
         self.schedule = schedule
         self.setup = setup
+        self.cluster = Cluster(setup, self.events, random.Random(schedule.seed ^ 1), self.addresses)
         self.watch = self.wires.watcher = WireWatch(setup, self.cluster, self.clock)
         self.nodes = [Node(n, setup, self.cluster, self.wires) for n in range(setup.nodes)]
         self.backend = self.new_backend()
         self.metrics = ProducerMetrics()
         rng = random.Random(schedule.seed ^ 3)
-        config = configured(setup, self.cluster.addresses, self.backend)
+        config = configured(setup, self.addresses, self.backend)
         self.sender = assemble(config, self.metrics, self.clock, rng)
         self.app = App(setup, self.sender, self.clock, rng, self.trace, self._turn)
         self.watch.history = self.app.history
@@ -51,12 +54,18 @@ class World(Surroundings):
 
     # What actions ask for ---------------------------------------------------------------------
 
-    def crashed(self, node: Node, crash: Crash) -> None:
+    def move_leader(self, topic: int, partition: int, to: int, gap: float, **losing: bool) -> None:
+        found = self.cluster.topics.get(self.topic(topic))
+        if found is not None:
+            moved = found.partitions[partition % len(found.partitions)]
+            self.cluster.move(moved, to % len(self.nodes), gap, **losing)
+
+    def crashed(self, node: Host, crash: Crash) -> None:
         """The first broker may move to another address while it is down; the last never does."""
         if crash.elsewhere and not node.up and node.node_id == 0 and len(self.nodes) > 1:
-            old = self.cluster.addresses[node.node_id]
+            old = self.addresses[node.node_id]
             new = old._replace(port=old.port + 1)
-            self.cluster.addresses[node.node_id] = new
+            self.addresses[node.node_id] = new
             self.backend.listen(old.host, old.port, node.node_id, refuse)
             self.backend.listen(new.host, new.port, node.node_id, node.accept)
 

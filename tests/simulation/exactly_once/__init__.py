@@ -1,8 +1,8 @@
-"""The real sender's transactions, byte by byte, against coordinators with the broker's rules.
+"""The real sender's transactions, byte by byte, against embedded brokers in simulated time.
 
 * ``setup``, ``plan``, ``draw``: what determines a run.
-* ``world`` runs it: ``application`` follows its plans with the producer's own calls, ``node``,
-  ``coordinator``, ``group``, ``markers`` and ``marked_log`` are the cluster.
+* ``world`` runs it: ``application`` follows its plans with the producer's own calls; ``brokers``
+  are those that kprod ships, with the network, the timers and the failures of the simulation.
 * ``judge``: readers look at what is committed meanwhile, a judge at the end; ``bugs`` are planted
   to see whether they notice.
 

@@ -20,7 +20,8 @@ from tests.simulation.exactly_once.setup import GROUP, TRANSACTIONAL_ID
 if TYPE_CHECKING:
     from tests.simulation.exactly_once.world import TransactionWorld
 
-READ = "read"
+EXPELLED = GroupMetadata(GROUP, 7, "expelled")
+"""A member that the group does not have."""
 Call = Callable[[float | None], None]
 PATIENCE = 12.0  # seconds for a call once nothing fails any more
 MOST_STARTS = 60
@@ -145,10 +146,9 @@ class Application:
             # There was no room, or no metadata: it is not part of the transaction.
 
     def _move_offsets(self, plan: Plan, told: Told) -> None:
-        generation = self._world.generation - (1 if plan.stale else 0)
-        group = GroupMetadata(GROUP, generation, "member")
-        offsets = {(READ, told.number): told.number + 1}
-        told.offset = told.number
+        group = EXPELLED if plan.stale else GroupMetadata(GROUP)
+        told.offset = self._world.brokers.place_to_read(told.number)
+        offsets = {told.offset: told.number + 1}
         producer = self._producer
         self._complete(
             lambda timeout: producer.send_offsets_to_transaction(offsets, group, timeout),

@@ -14,7 +14,6 @@ from tests.simulation.exactly_once.plan import (
     Happening,
     MoveCoordinator,
     Plan,
-    Rebalance,
     Script,
     Upgrade,
 )
@@ -110,6 +109,7 @@ def _setup(rng: random.Random, *, gentle: bool) -> TransactionSetup:
         end_version=rng.choice((0, 2, 3, 4)) if old else 5,
         offsets_version=rng.choice((3, 4)) if old else 5,
         coordinated_epoch=rng.choice((-1, -1, -1, -1, 32764)),
+        marker_delay_ms=rng.choice((0, 2, 20)),
         transaction_timeout_ms=60_000 if gentle else rng.choice((60_000, 60_000, 1500)),
     )
 
@@ -198,9 +198,8 @@ def _fault(dice: Dice, api: str, how: str) -> Interference:
 
 
 def _move_coordinator(dice: Dice) -> list[Happening]:
-    gap = dice.rng.choice((0.0, 0.05, 0.4))
     to = dice.rng.randrange(dice.setup.nodes)
-    return [MoveCoordinator(dice.when(), to, gap, dice.chance(0.3))]
+    return [MoveCoordinator(dice.when(), to, dice.chance(0.3))]
 
 
 def _move_leader(dice: Dice) -> list[Happening]:
@@ -240,5 +239,4 @@ VOCABULARY: tuple[Draw, ...] = (
     lambda dice: [CutAll(dice.when(), dice.node(), dice.chance(0.3))],
     lambda dice: [SlowWires(dice.when(), dice.span(), dice.rng.choice((5.0, 50.0)))],
     _upgrade,
-    lambda dice: [Rebalance(dice.when())],
 )

@@ -3,59 +3,55 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from kprod.records.record_batch import read_batches
+from kprod.broker.log.partition_log import PartitionLog
+from kprod.types import TopicPartition
 from tests.simulation.app import uid_of
-from tests.simulation.exactly_once.group import Group
-from tests.simulation.exactly_once.marked_log import MarkedLog
 from tests.simulation.exactly_once.plan import ABORTED, COMMITTED, OPEN, Told
-from tests.simulation.model.partition_log import PartitionLog, StoredBatch
 
 
 class Readers:
-    """One for each partition, that reads on whenever ``look`` is called.
+    """One of committed records for each partition, that reads on whenever ``look`` is called.
 
     ``seen`` has the uids of the records in the order in which a reader came by them.
     """
 
     def __init__(self, logs: list[PartitionLog], violated: Callable[[str], None]) -> None:
-        self.seen: dict[PartitionLog, list[int]] = {}
-        self._logs = logs
+        self.seen: dict[PartitionLog, list[int]] = {log: [] for log in logs}
         self._violated = violated
-        self._uids: dict[bytes, list[int]] = {}  # of a batch
+        self._uids: dict[tuple[TopicPartition, int], list[int]] = {}  # by where a batch begins
 
     def look(self) -> None:
-        for log in self._logs:
-            if not isinstance(log, MarkedLog):
-                continue
-            now = [uid for batch in log.committed_batches() for uid in self._read(batch)]
-            before = self.seen.get(log, [])
+        for log, before in self.seen.items():
+            now: list[int] = []
+            for batch in log.batches(committed=True):
+                place = log.where, batch.base_offset
+                if place not in self._uids:
+                    records = () if batch.is_control else batch.records()
+                    self._uids[place] = [uid_of(record.value or b"-1|") for record in records]
+                now += self._uids[place]
             if now[: len(before)] != before:
-                name = f"{log.topic}-{log.partition}"
-                self._violated(f"a reader of {name} saw {before}, another one sees {now}")
+                self._violated(f"a reader of {log.where} saw {before}, another one sees {now}")
             self.seen[log] = now
-
-    def _read(self, batch: StoredBatch) -> list[int]:
-        known = self._uids.get(batch.data)
-        if known is None:
-            known = self._uids[batch.data] = [
-                uid_of(record.value or b"-1|")
-                for stored in read_batches(batch.data)
-                for record in stored.records()
-            ]
-        return known
 
 
 class Judge:
-    """One check per promise; each reports what it finds to ``violated``."""
+    """One check per promise; each reports what it finds to ``violated``.
+
+    ``moved`` are the places whose offset the group has committed.
+    """
 
     def __init__(
-        self, told: list[Told], readers: Readers, group: Group, violated: Callable[[str], None]
+        self,
+        told: list[Told],
+        readers: Readers,
+        moved: Collection[TopicPartition],
+        violated: Callable[[str], None],
     ) -> None:
         self._told = told
         self._readers = readers
-        self._group = group
+        self._moved = moved
         self._violated = violated
         self._seen: Counter[int] = Counter()
         for uids in readers.seen.values():
@@ -68,8 +64,10 @@ class Judge:
             self._outcomes(told)
         self._nobody_elses()
         for log, uids in self._readers.seen.items():
-            self._in_order(log, uids)
-            self._nothing_left_open(log)
+            if uids != sorted(uids):  # they grow with the time of sending
+                self._violated(f"{log.where} holds {uids}")
+            if log.last_stable_offset != log.end_offset:
+                self._violated(f"{log.where}: a transaction is open for ever")
 
     def _whole_or_nothing(self, told: Told) -> None:
         counts = {self._seen[uid] for uid in told.uids}
@@ -89,7 +87,7 @@ class Judge:
         """They move if the records are visible; what was aborted never moves them."""
         if told.offset is None:
             return
-        moved = told.offset in self._group.committed
+        moved = told.offset in self._moved
         visible = any(self._seen[uid] for uid in told.uids)
         name = f"the offset of transaction {told.number}, {told.fate}"
         if told.fate in (COMMITTED, ABORTED) and moved is not (told.fate == COMMITTED):
@@ -108,12 +106,3 @@ class Judge:
         strangers = sorted(self._seen.keys() - known)
         if strangers:
             self._violated(f"records {strangers}, whose send failed, are there")
-
-    def _in_order(self, log: PartitionLog, uids: list[int]) -> None:
-        """Uids grow with the time of sending, and a producer's transactions follow each other."""
-        if uids != sorted(uids):
-            self._violated(f"{log.topic}-{log.partition} holds {uids}")
-
-    def _nothing_left_open(self, log: PartitionLog) -> None:
-        if isinstance(log, MarkedLog) and log.open_since():
-            self._violated(f"{log.topic}-{log.partition}: a transaction is open for ever")

@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from kprod.types import TopicPartition
 from tests.simulation.broker_actions import Disturb
+from tests.simulation.exactly_once.brokers import COORDINATION, OFFSETS
 from tests.simulation.exactly_once.setup import TransactionSetup
 from tests.simulation.history import Sent
 
@@ -61,18 +63,14 @@ COORDINATOR, GROUP_COORDINATOR = -1, -2
 
 @dataclass(frozen=True, slots=True)
 class MoveCoordinator:
-    """``group``: that of the group, else that of the transactions; it answers after ``gap``."""
+    """``group``: that of the group, else that of the transactions."""
 
     at: float
     to: int
-    gap: float = 0.05
     group: bool = False
 
     def apply(self, world: TransactionWorld) -> None:
-        if self.group:
-            world.move_group(self.to, self.gap)
-        else:
-            world.move_coordinator(self.to, self.gap)
+        world.brokers.lead(OFFSETS if self.group else COORDINATION, self.to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +80,7 @@ class Upgrade:
     at: float
 
     def apply(self, world: TransactionWorld) -> None:
-        world.upgrade()
-
-
-@dataclass(frozen=True, slots=True)
-class Rebalance:
-    """The group has another generation."""
-
-    at: float
-
-    def apply(self, world: TransactionWorld) -> None:
-        world.group.generation += 1
+        world.brokers.transactions.set_version(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +122,7 @@ class Told:
     number: int
     producer: int
     sent: list[Sent] = field(default_factory=list)
-    offset: int | None = None
+    offset: TopicPartition | None = None
     asked: bool = False
     fate: str = OPEN
 

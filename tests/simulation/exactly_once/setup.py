@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from kprod.broker import ApiKey
 from tests.simulation.setup import Setup
-
-Place = tuple[str, int]
-"""Topic and partition."""
 
 TRANSACTIONAL_ID = "tx"
 GROUP = "group"
-
-
-class Who(NamedTuple):
-    """A producer, as it says itself. Without an id it has none yet."""
-
-    producer_id: int = -1
-    epoch: int = -1
+READ = "read"
+"""The topic whose offsets move with transactions."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -26,9 +18,8 @@ class TransactionSetup(Setup):
     """``level`` is that of the cluster's feature ``transaction.version``: protocol 2 needs 2.
 
     ``coordinated_epoch``: the last one that the coordinator knows of; near the end of all epochs,
-    the producer needs another id. ``fences_late_commits``: a commit that the coordinator's own
-    abort was faster than is answered as one of a fenced producer (KAFKA-20785). Times of the
-    producer in milliseconds, as its options are.
+    the producer needs another id. ``marker_delay_ms`` and ``fences_late_commits`` as in the
+    broker's ``TransactionConfig``. Times of the producer in milliseconds, as its options are.
     """
 
     level: int = 2
@@ -38,5 +29,21 @@ class TransactionSetup(Setup):
     end_version: int = 5
     offsets_version: int = 5
     coordinated_epoch: int = -1
+    marker_delay_ms: int = 0
     fences_late_commits: bool = False
     transaction_timeout_ms: int = 60_000
+
+    @property
+    def newest_versions(self) -> dict[ApiKey, int]:
+        """That brokers offer."""
+        return {
+            ApiKey.PRODUCE: self.produce_version,
+            ApiKey.METADATA: self.metadata_version,
+            ApiKey.API_VERSIONS: self.handshake_version,
+            ApiKey.FIND_COORDINATOR: self.find_version,
+            ApiKey.INIT_PRODUCER_ID: self.identity_version,
+            ApiKey.ADD_PARTITIONS_TO_TXN: self.add_version,
+            ApiKey.ADD_OFFSETS_TO_TXN: self.add_version,
+            ApiKey.END_TXN: self.end_version,
+            ApiKey.TXN_OFFSET_COMMIT: self.offsets_version,
+        }

@@ -8,60 +8,56 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from kprod.broker.transactions import transaction_rules as rules
+from kprod.broker.transactions.transaction import TransactionState
+from kprod.errors import BrokerError, ErrorCode
 from kprod.metrics import ProducerMetrics
 from kprod.sender.assembly import assemble
+from kprod.types import TopicPartition
 from tests.simulation.app import App
-from tests.simulation.broker_actions import Crash
 from tests.simulation.configured import configured
 from tests.simulation.exactly_once.application import Application
-from tests.simulation.exactly_once.coordinator import Coordinator
+from tests.simulation.exactly_once.brokers import COORDINATION, OFFSETS, SimBrokers, SimNode
 from tests.simulation.exactly_once.draw import draw
-from tests.simulation.exactly_once.group import Group
 from tests.simulation.exactly_once.judge import Judge, Readers
-from tests.simulation.exactly_once.marked_log import MarkedLog
-from tests.simulation.exactly_once.markers import Markers
-from tests.simulation.exactly_once.node import Transacting, TransactionNode
 from tests.simulation.exactly_once.plan import COORDINATOR, GROUP_COORDINATOR, Script, Told
 from tests.simulation.exactly_once.producer import SimProducer
-from tests.simulation.exactly_once.setup import TRANSACTIONAL_ID, Who
-from tests.simulation.model.node import Node
+from tests.simulation.exactly_once.setup import GROUP, TRANSACTIONAL_ID
+from tests.simulation.model.host import Host
 from tests.simulation.surroundings import Outcome, Surroundings
 
 MOST_TURNS = 50_000
 UIDS_OF_ONE = 1_000_000
 SETTLED = 90.0  # seconds after which no transaction is open any more
+IN_MEMORY = Path("/dev/shm")
+"""Where Linux keeps files that need no disk."""
 
 
 class TransactionWorld(Surroundings):
-    """What a script describes, ready to ``run`` once."""
+    """What a script describes, ready to ``run`` once; brokers have their data in ``folder``."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, folder: Path) -> None:
         setup, seed = script.setup, script.seed
-        super().__init__(setup, seed, MarkedLog)
+        super().__init__(setup, seed)
         self.setup = setup
         self.calm_since = 0.0
         self.renames = seed % 12 == 5  # not drawn, as ``fences_late_commits``
-        self.group = Group()
         self._script = script
         self._rng = random.Random(seed ^ 3)
         self._violations: list[str] = []
         self._turns = 0
         self._producers: list[SimProducer] = []
-        self._readers = Readers(self.cluster.logs, self.violated)
         self._told: list[Told] = []
-        markers = Markers(
-            setup, self.cluster, self.group, self.events, self._is_paused, self._readers.look
-        )
-        self._coordinator = Coordinator(setup, self.events, random.Random(seed ^ 4), markers)
-        self._shared = Transacting(self._coordinator, self.group)
-        self.nodes = [
-            TransactionNode(number, setup, self.cluster, self.wires, self._shared)
-            for number in range(setup.nodes)
-        ]
-
-    def _is_paused(self, node: int) -> bool:
-        return self.nodes[node].paused
+        self.brokers = SimBrokers(setup, self.events, self.clock, folder)
+        self._readers = Readers(self.brokers.logs_of(setup.topics), self.violated)
+        self.brokers.marked = self._readers.look
+        numbers = range(setup.nodes)
+        nodes = [SimNode(number, setup, self.wires, self.brokers) for number in numbers]
+        self.brokers.start_all(nodes)
+        self.nodes = nodes
 
     def violated(self, what: str) -> None:
         if len(self._violations) < 20:
@@ -69,16 +65,12 @@ class TransactionWorld(Surroundings):
 
     # What the application asks for ------------------------------------------------------------
 
-    @property
-    def generation(self) -> int:
-        return self.group.generation
-
     def start_producer(self) -> SimProducer:
         backend = self.new_backend()
         setup, number = self.setup, len(self._producers)
         config = configured(
             setup,
-            self.cluster.addresses,
+            self.addresses,
             backend,
             transactional_id=TRANSACTIONAL_ID,
             transaction_timeout_ms=setup.transaction_timeout_ms,
@@ -107,45 +99,28 @@ class TransactionWorld(Surroundings):
 
     def takes_abort(self, producer: SimProducer) -> bool:
         """Whether the coordinator would let it go on after an abort (protocol 2)."""
-        who = producer.identity
-        return who is not None and self._coordinator.takes_abort(Who(*who))
+        who, known = producer.identity, self.brokers.transactions.find(TRANSACTIONAL_ID)
+        if who is None or known is None:
+            return False
+        try:
+            ended = rules.end(known, rules.ProducerIdentity(*who), False, 2, 0, lambda: 0)
+        except BrokerError as refused:
+            is_ending = known.state is TransactionState.PREPARE_ABORT
+            return refused.code == ErrorCode.CONCURRENT_TRANSACTIONS and is_ending
+        return ended is known
 
     # What happenings ask for ------------------------------------------------------------------
 
-    def node(self, number: int) -> Node:
+    def node(self, number: int) -> Host:
         if number == COORDINATOR:
-            number = self._coordinator.node
+            number = self.brokers.leader(COORDINATION)
         elif number == GROUP_COORDINATOR:
-            number = self.group.node
+            number = self.brokers.leader(OFFSETS)
         return super().node(number)
 
-    def upgrade(self) -> None:
-        self._coordinator.level = 2
-        self._shared.features_epoch += 1
-
-    def move_coordinator(self, to: int, gap: float) -> None:
-        self._coordinator.move(self._up_from(to), gap)
-
-    def move_group(self, to: int, gap: float) -> None:
-        group = self.group
-        group.node, group.loaded = self._up_from(to), False
-
-        def load() -> None:
-            group.loaded = True
-
-        self.events.after(gap, load)
-
-    def _up_from(self, to: int) -> int:
-        count = len(self.nodes)
-        found = ((to + step) % count for step in range(count))
-        return next((node for node in found if self.cluster.up[node]), to % count)
-
-    def crashed(self, node: Node, crash: Crash) -> None:
-        """What it coordinated is coordinated elsewhere after a while."""
-        if self._coordinator.node == node.node_id:
-            self.move_coordinator(node.node_id + 1, crash.gap)
-        if self.group.node == node.node_id:
-            self.move_group(node.node_id + 1, crash.gap)
+    def move_leader(self, topic: int, partition: int, to: int, gap: float, **losing: bool) -> None:
+        count = self.setup.partitions[topic % len(self.setup.partitions)]
+        self.brokers.lead(TopicPartition(self.topic(topic), partition % count), to)
 
     # The run ----------------------------------------------------------------------------------
 
@@ -168,11 +143,13 @@ class TransactionWorld(Surroundings):
             if not self.comes_to_rest():
                 self.violated("the model does not come to rest")
         self._readers.look()
-        Judge(self._told, self._readers, self.group, self.violated).check()
+        moved = self.brokers.groups.committed(GROUP)
+        Judge(self._told, self._readers, moved, self.violated).check()
         fates = [each.fate for each in self._told]
         self.trace.note("fates", *fates)
         for producer in self._producers:
             producer.forget()
+        self.brokers.end()
         return Outcome(self._violations, self.trace.digest, Counter(fates))
 
     def _no_more_faults(self) -> None:
@@ -197,4 +174,5 @@ def _quiet() -> Iterator[None]:
 
 
 def attempt(seed: int) -> Outcome:
-    return TransactionWorld(draw(seed)).run()
+    with TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as folder:
+        return TransactionWorld(draw(seed), Path(folder)).run()

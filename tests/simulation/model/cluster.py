@@ -53,13 +53,10 @@ class Cluster:
         setup: Setup,
         events: EventQueue,
         rng: random.Random,
-        log_kind: type[PartitionLog] = PartitionLog,
+        addresses: list[BrokerAddress],
     ) -> None:
-        self._log_kind = log_kind
         self.setup = setup
-        self.addresses = [
-            BrokerAddress(number, f"node-{number}", 9092) for number in range(setup.nodes)
-        ]
+        self.addresses = addresses
         self.up = [True] * setup.nodes
         self.topics: dict[str, Topic] = {}
         self.logs: list[PartitionLog] = []  # of every incarnation of every topic
@@ -78,10 +75,13 @@ class Cluster:
 
     def _create(self, name: str, count: int) -> None:
         topic_id = UUID(int=self._rng.getrandbits(128))
-        logs = [self._log_kind(name, topic_id, number) for number in range(count)]
+        logs = [self._new_log(name, topic_id, number) for number in range(count)]
         self.logs += logs
         led = [Partition(log, self._alive_from(number)) for number, log in enumerate(logs)]
         self.topics[name] = Topic(name, topic_id, led)
+
+    def _new_log(self, name: str, topic_id: UUID, partition: int) -> PartitionLog:
+        return PartitionLog(name, topic_id, partition, self.setup.max_batch_bytes)
 
     def delete(self, name: str) -> None:
         del self.topics[name]
@@ -94,7 +94,7 @@ class Cluster:
     def grow(self, name: str) -> None:
         """A topic gets one more partition."""
         topic = self.topics[name]
-        log = self._log_kind(name, topic.topic_id, len(topic.partitions))
+        log = self._new_log(name, topic.topic_id, len(topic.partitions))
         self.logs.append(log)
         topic.partitions.append(Partition(log, self._alive_from(log.partition)))
         self.changed()

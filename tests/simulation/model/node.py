@@ -1,62 +1,28 @@
-"""One broker: what it does with requests, and how it fails."""
+"""One broker of the producer's simulation: what it does with requests."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 from kprod.wire.versions import ApiKey
 from tests.simulation.interference import Interference
 from tests.simulation.model.cluster import Cluster, View
+from tests.simulation.model.host import Host
 from tests.simulation.model.produce import ProduceHandler
 from tests.simulation.model.server_end import ServerEnd
 from tests.simulation.model.wire import read_request, topics_of
 from tests.simulation.setup import Setup
-from tests.simulation.transport import SimTransport
 from tests.simulation.wires import Wires
 from tests.support.scripted_cluster import Heard, api_keys, frame
 
 UNSUPPORTED_VERSION = 35
 REFUSALS = (31, 53)
-REFUSED = "Connection refused"
 
 
-def refuse(transport: SimTransport) -> None:
-    """What a host does with a call to a port where nobody listens."""
-    transport.fail(REFUSED)
-
-
-@dataclass(slots=True)
-class Armed:
-    fault: Interference
-    times: int
-
-
-@dataclass(slots=True)
-class Door:
-    """Who gets in: ``closed`` refuses, ``silent`` does not even answer the call."""
-
-    closed: bool = False
-    silent: bool = False
-
-    def open(self) -> None:
-        self.closed = self.silent = False
-
-
-class Node:
-    """Carries out what it is asked, honestly, unless it was armed to do otherwise."""
+class Node(Host):
+    """Acts on the truth of the cluster, and tells what it has heard of it."""
 
     def __init__(self, node_id: int, setup: Setup, cluster: Cluster, wires: Wires) -> None:
-        self.node_id = node_id
-        self.paused = False
-        self.door = Door()
-        self.service = setup.service
-        self.connections: dict[ServerEnd, None] = {}
-        self.armed: list[Armed] = []
+        super().__init__(node_id, setup.service, wires)
         self._cluster = cluster
-        self._wires = wires
-        self._resumed: list[Callable[[], None]] = []
         self._view = cluster.view()
         self._produce = ProduceHandler(self, setup, cluster, wires.events)
         self._ranges = {
@@ -75,72 +41,15 @@ class Node:
         if view.number >= self._view.number:
             self._view = view
 
-    # Connections ------------------------------------------------------------------------------
-
-    def accept(self, transport: SimTransport) -> None:
-        if self.door.silent or transport.closed:
-            return
-        if not self.up or self.door.closed:
-            refuse(transport)
-            return
-        end = ServerEnd(self, transport, self._wires)
-        self.connections[end] = None
-        transport.connected(end)
-
-    def forget(self, end: ServerEnd) -> None:
-        self.connections.pop(end, None)
-
-    # Failures ---------------------------------------------------------------------------------
-
-    def arm(self, fault: Interference, times: int) -> None:
-        self.armed.append(Armed(fault, times))
-
-    def take_fault(self, api: int) -> Interference | None:
-        for armed in self.armed:
-            if armed.fault.api == ApiKey(api).name:
-                armed.times -= 1
-                if not armed.times:
-                    self.armed.remove(armed)
-                return armed.fault
-        return None
-
-    def pause(self) -> None:
-        self.paused = True
-
-    def resume(self) -> None:
-        self.paused = False
-        waiting, self._resumed = self._resumed, []
-        for call in waiting:
-            call()
-        for end in list(self.connections):
-            end.read()
-
-    def when_resumed(self, call: Callable[[], None]) -> None:
-        self._resumed.append(call)
-
-    def drop_connections(self, *, silently: bool) -> None:
-        for end in list(self.connections):
-            if silently:
-                end.vanish()
-            else:
-                end.reset()
-
-    def crash(self, gap: float, *, lose_tail: bool, silently: bool) -> None:
-        """Down until ``restart``; another broker leads after ``gap`` seconds if there is one."""
-        if self.up:
-            self._resumed.clear()
-            self.paused = False
-            self.drop_connections(silently=silently)
-            self._cluster.went_down(self.node_id, gap, lose_tail=lose_tail)
+    def _goes_down(self, gap: float, *, lose_tail: bool) -> None:
+        self._cluster.went_down(self.node_id, gap, lose_tail=lose_tail)
 
     def restart(self, *, from_snapshot: bool = False) -> None:
-        """``from_snapshot``: it has no need to read its logs, and remembers less."""
         if not self.up:
             self._cluster.came_up(self.node_id, from_snapshot=from_snapshot)
             self._view = self._cluster.view()
 
     def remember_little(self) -> None:
-        """As after a quick restart: of each producer no more than its last batch is known."""
         for partition in self._cluster.partitions:
             if partition.leader == self.node_id:
                 partition.log.load_snapshot()
@@ -165,11 +74,11 @@ class Node:
             )
         end.respond(response, fault)
 
-    def _versions(self, request: Heard, code: int, **features: Any) -> bytes:
+    def _versions(self, request: Heard, code: int) -> bytes:
         """A version that is not known is answered in the layout of version 0."""
         if request.version > self._ranges[ApiKey.API_VERSIONS][1]:
             request, code = request._replace(version=0), UNSUPPORTED_VERSION
-        return frame(request, error_code=code, api_keys=api_keys(self._ranges), **features)
+        return frame(request, error_code=code, api_keys=api_keys(self._ranges))
 
     def _metadata(self, request: Heard, code: int) -> bytes:
         topics = self._cluster.answer(self._view, topics_of(request))

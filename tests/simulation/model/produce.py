@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation.events import EventQueue
 from tests.simulation.interference import Interference
 from tests.simulation.model.cluster import Cluster, Partition
-from tests.simulation.model.partition_log import OUT_OF_ORDER
 from tests.simulation.model.server_end import ServerEnd
 from tests.simulation.model.wire import PartitionData, PartitionResult, batches, write_produce
 from tests.simulation.setup import Setup
@@ -21,8 +18,7 @@ if TYPE_CHECKING:
 
 KEEPS_OFFSET = (6, 7, 20, 56)  # errors of replication: the leader tells where it has the batch
 REFUSALS = (31, 53, 90)  # of the producer itself, if it is idempotent
-NOTHING_REFUSED: Mapping[int, int] = MappingProxyType({})
-UNKNOWN_TOPIC, NOT_LEADER, TOO_LARGE, UNKNOWN_TOPIC_ID = 3, 6, 10, 100
+UNKNOWN_TOPIC, NOT_LEADER, OUT_OF_ORDER, UNKNOWN_TOPIC_ID = 3, 6, 45, 100
 
 
 class Stored(NamedTuple):
@@ -44,25 +40,16 @@ class ProduceHandler:
         self._cluster = cluster
         self._events = events
 
-    def handle(
-        self,
-        end: ServerEnd,
-        request: Heard,
-        fault: Interference | None,
-        refused: Mapping[int, int] = NOTHING_REFUSED,
-    ) -> None:
-        """``refused``: error codes, by place in the request, of what is not to be appended."""
+    def handle(self, end: ServerEnd, request: Heard, fault: Interference | None) -> None:
         results: list[PartitionResult] = []
         stored: list[Stored] = []
-        for place, data in enumerate(batches(request)):
+        for data in batches(request):
             result = PartitionResult(data.topic, data.topic_id, data.partition)
             results.append(result)
             if fault is not None and fault.how == "error-before" and _concerns(fault, result):
                 result.code = fault.code
                 if self._setup.idempotent and fault.code in REFUSALS:
                     self._cluster.refused_for_good = True
-            elif place in refused:
-                result.code = refused[place]
             else:
                 self._append(data, result, stored)
         if request.body.acks == 0:
@@ -85,7 +72,7 @@ class ProduceHandler:
         self._events.after(self._setup.replication if waits else 0.0, replicated)
 
     def _append(self, data: PartitionData, result: PartitionResult, stored: list[Stored]) -> None:
-        partition, code = self.find(data)
+        partition, code = self._find(data)
         if partition is None or code:
             result.code = code
         elif partition.leader != self._node.node_id:
@@ -93,9 +80,6 @@ class ProduceHandler:
             if self._setup.leader_hints:
                 result.hint = partition.leader, partition.epoch
         else:
-            if len(data.records) > self._setup.max_batch_bytes:
-                result.code = TOO_LARGE
-                return
             appended = partition.log.append(data.records)
             result.code, result.base_offset = appended.code, appended.base_offset
             if appended.code == OUT_OF_ORDER and partition.log.fragile:
@@ -104,7 +88,7 @@ class ProduceHandler:
                 log_end = partition.log.end
                 stored.append(Stored(result, partition, partition.epoch, log_end, appended.again))
 
-    def find(self, data: PartitionData) -> tuple[Partition | None, int]:
+    def _find(self, data: PartitionData) -> tuple[Partition | None, int]:
         """The partition, or why there is none."""
         if data.topic_id is not None:
             topic, missing = self._cluster.by_id(data.topic_id), UNKNOWN_TOPIC_ID

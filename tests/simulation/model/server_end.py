@@ -10,7 +10,7 @@ from tests.simulation.transport import SimTransport
 from tests.simulation.wires import NOTHING_SAID, Answer, Wires
 
 if TYPE_CHECKING:
-    from tests.simulation.model.node import Node
+    from tests.simulation.model.host import Host
 
 RESET = "Connection reset by peer"
 
@@ -18,7 +18,7 @@ RESET = "Connection reset by peer"
 class ServerEnd:
     """Reads nothing while a request is carried out, as Kafka does: answers come in order."""
 
-    def __init__(self, node: Node, transport: SimTransport, wires: Wires) -> None:
+    def __init__(self, node: Host, transport: SimTransport, wires: Wires) -> None:
         self.alive = True
         self._node = node
         self._transport = transport
