@@ -8,17 +8,14 @@ from pathlib import Path
 
 import trustme
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
-    NoEncryption,
     PrivateFormat,
     load_pem_private_key,
     pkcs12,
 )
-from cryptography.x509.oid import NameOID
 
 DAY = datetime.timedelta(days=1)
 KEY_PASSWORD = "open-sesame"
@@ -68,22 +65,9 @@ class Certificates:
         return self.issue("strange", *hosts, authority=trustme.CA())
 
     def self_signed(self) -> str:
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-        now = datetime.datetime.now(datetime.UTC)
-        built = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - DAY)
-            .not_valid_after(now + DAY)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-            .sign(key, hashes.SHA256())
-        )
-        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        return self._write("self-signed.pem", private + built.public_bytes(Encoding.PEM))
+        another = trustme.CA()
+        pem = another.private_key_pem.bytes() + another.cert_pem.bytes()
+        return self._write("self-signed.pem", pem)
 
     def directory(self) -> str:
         """A directory as ``openssl rehash`` makes it, with the authority in it."""

@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-_TYPE = FieldDescriptorProto.Type
 
-
-def _add(message: Any, name: str, number: int, kind: str, of: str | None = None) -> None:
+def add_field(message: Any, name: str, kind: str, of: str = "", *, repeated: bool = False) -> None:
+    """The next field of a message; ``of``: the type that a message or an enum has."""
     message.field.add(
         name=name,
-        number=number,
-        type=_TYPE.Value(kind),
-        type_name=of,
-        label=FieldDescriptorProto.LABEL_OPTIONAL,
+        number=len(message.field) + 1,
+        type=FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}"),
+        type_name=of or None,
+        label=FieldDescriptorProto.Label.Value(f"LABEL_{'REPEATED' if repeated else 'OPTIONAL'}"),
     )
+
+
+def message_classes(files: Iterable[FileDescriptorProto], *names: str) -> list[Any]:
+    """The classes of the messages with these names."""
+    pool = DescriptorPool()
+    for file in files:
+        pool.AddSerializedFile(file.SerializeToString())
+    return [GetMessageClass(pool.FindMessageTypeByName(name)) for name in names]
 
 
 def _files() -> list[FileDescriptorProto]:
     customers = FileDescriptorProto(name="shop/customer.proto", package="shop", syntax="proto3")
-    _add(customers.message_type.add(name="Customer"), "name", 1, "TYPE_STRING")
+    add_field(customers.message_type.add(name="Customer"), "name", "string")
     orders = FileDescriptorProto(
         name="shop/order.proto", package="shop", syntax="proto3", dependency=["shop/customer.proto"]
     )
     orders.message_type.add(name="Nothing")
     order = orders.message_type.add(name="Order")
-    _add(order, "id", 1, "TYPE_INT64")
-    _add(order, "buyer", 2, "TYPE_MESSAGE", ".shop.Customer")
+    add_field(order, "id", "int64")
+    add_field(order, "buyer", "message", ".shop.Customer")
     return [customers, orders]
 
 
-def _classes() -> tuple[Any, Any]:
-    pool = DescriptorPool()
-    for file in _files():
-        pool.AddSerializedFile(file.SerializeToString())
-    found = (pool.FindMessageTypeByName(f"shop.{name}") for name in ("Customer", "Order"))
-    customer, order = map(GetMessageClass, found)
-    return customer, order
-
-
-Customer, Order = _classes()
+Customer, Order = message_classes(_files(), "shop.Customer", "shop.Order")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,27 +19,9 @@ if TYPE_CHECKING:
     from xdist.scheduler.protocol import Scheduling
     from xdist.workermanage import WorkerController
 
-TOGETHER = {
-    "tests/integration/test_apache_kafka.py": "shared_kafka",
-    "tests/integration/test_apache_kafka_answers.py": "shared_kafka",
-    "tests/integration/test_prepared_transactions.py": "shared_kafka",
-    "tests/integration/test_round_trip.py": "shared_kafka",
-    "tests/integration/test_spark_shards.py": "shared_kafka",
-    "tests/integration/test_transactions.py": "shared_kafka",
-    "tests/simulation/test_mutants.py": "simulation",
-    "tests/spark/exactly_once/test_repeatable.py": "spark_cluster",
-    "tests/spark/exactly_once/test_cut_input.py": "spark_cluster",
-    "tests/spark/exactly_once/test_spark_facts.py": "spark_cluster",
-    "tests/spark/exactly_once/test_surfaces.py": "spark_cluster",
-    "tests/spark/test_pipeline.py": "spark_cluster",
-    "tests/spark/test_python_worker.py": "spark_cluster",
-    "tests/spark/test_registered_values.py": "spark_cluster",
-    "tests/spark/test_sink_of_spark.py": "spark_cluster",
-    "tests/spark/test_sql_tables.py": "spark_cluster",
-    "tests/spark/test_topic_reader.py": "spark_cluster",
-    "tests/spark/test_write.py": "spark_cluster",
-}
-"""Files that share what is expensive: one worker runs them all."""
+ROOT = Path(__file__).parents[2]
+SHARED = {"shared_kafka": "shared_kafka", "cluster: SparkSession": "spark_cluster"}
+"""Names of shares, by how files of tests ask for what is expensive: one worker runs them all."""
 
 ALONE = (
     "tests/simulation/test_seeds.py",
@@ -58,7 +42,7 @@ LONGEST_FIRST = (
     "tests/spark/test_pipeline_command.py",
     "tests/docs/test_examples.py",
     "tests/integration/cli/test_demo.py",
-    "simulation",
+    "tests/simulation/test_mutants.py",
     "tests/simulation/",
     "tests/fault/",
     "tests/integration/test_apache_kafka_",
@@ -79,7 +63,13 @@ def share(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     if file in ALONE:
         return nodeid
-    return TOGETHER.get(file, file)
+    return _sharing(file)
+
+
+@cache
+def _sharing(file: str) -> str:
+    text = (ROOT / file).read_text()
+    return next((name for asked, name in SHARED.items() if asked in text), file)
 
 
 @pytest.hookimpl(tryfirst=True)
