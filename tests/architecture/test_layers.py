@@ -1,26 +1,15 @@
-"""The layers of docs/architecture.md, the locks of the code, and the packages that it imports."""
+"""What compiled code may import, the locks of the code, and the packages that it imports."""
 
 from __future__ import annotations
 
-import ast
 import builtins
 import re
-import subprocess
-import sys
 import tomllib
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.architecture.sources import ROOT, files
-
-
-def test_import_contracts_hold() -> None:
-    command = Path(sys.executable).with_name("lint-imports")
-    linted = subprocess.run(
-        [command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert linted.returncode == 0, linted.stdout + linted.stderr
-
 
 IMPORT = re.compile(
     r"^\s*(?:c?import\s+kprod\b(?!_)|from\s+kprod(?:\.[\w.]*)?\s+c?import)", re.MULTILINE
@@ -91,41 +80,22 @@ def test_no_lock_of_threading_goes_by_another_name() -> None:
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OF_EXTRAS = ("broker", "cli", "observability", "spark")
 """Parts of kprod with an extra of their own."""
+PRODUCER = [
+    path
+    for path in files(".py", ".pyx", folders=("kprod", "kprod_ext"))
+    if path.relative_to(ROOT).parts[1] not in OF_EXTRAS
+]
 
 
-def required(wanted: Iterable[str]) -> set[str]:
-    """Names of packages, which the modules they bring have as well."""
-    return {re.split(r"[^A-Za-z0-9_-]", each)[0] for each in wanted}
-
-
-def imported(folder: Path, without: Iterable[str] = ()) -> set[str]:
-    """The first part of the name of every module that is imported below ``folder``."""
-    passed_over = {folder / name for name in without}
-    sources = (p for p in folder.rglob("*.py") if passed_over.isdisjoint(p.parents))
-    return {name.partition(".")[0] for source in sources for name in _named(source)}
-
-
-def compiled_imports(folder: Path) -> set[str]:
-    """The same of the Cython modules in ``folder``, without ``cimport``."""
-    text = "".join(source.read_text() for source in folder.glob("*.pyx"))
-    found = re.findall(r"^ *(?:import|from) (\w+)(.*)$", text, re.MULTILINE)
-    return {name for name, rest in found if " cimport " not in rest}
-
-
-def _named(source: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield node.module
-
-
-def test_a_producer_imports_every_package_that_it_brings() -> None:
-    unused = required(PROJECT["dependencies"]) - imported(ROOT / "kprod", OF_EXTRAS)
-    unused -= compiled_imports(ROOT / "kprod_ext")
-    assert not unused
-
-
-def test_the_embedded_broker_imports_every_package_that_its_extra_brings() -> None:
-    extra = required(PROJECT["optional-dependencies"]["broker"])
-    assert not extra - imported(ROOT / "kprod" / "broker")
+@pytest.mark.parametrize(
+    ("brought", "sources"),
+    [
+        (PROJECT["dependencies"], PRODUCER),
+        (PROJECT["optional-dependencies"]["broker"], files(".py", folders=("kprod/broker",))),
+    ],
+    ids=["producer", "broker"],
+)
+def test_every_package_that_is_brought_is_imported(brought: list[str], sources: list[Path]) -> None:
+    text = "\n".join(path.read_text() for path in sources)
+    imported = set(re.findall(r"^ *(?:import|from) (\w+)", text, re.MULTILINE))
+    assert not {re.split(r"[^A-Za-z0-9_-]", each)[0] for each in brought} - imported

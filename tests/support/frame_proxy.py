@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -78,48 +78,38 @@ class FrameProxy(LoopbackProxy):
         self.sizes[api] = Sizes(request or known.request, response or known.response)
 
     def ways(self, client: Streams, server: Streams) -> list[Coroutine[Any, Any, None]]:
-        session = _Session(self, client.writer, server.writer)
-        return [session.pass_requests(client.reader), session.pass_responses(server.reader)]
+        due: deque[tuple[ApiKey, Spoil | None]] = deque()  # of the answers still owed
 
-
-class _Session:
-    """One connection of a client and the one behind it. ``_due`` are the answers still owed."""
-
-    def __init__(
-        self, proxy: FrameProxy, to_client: asyncio.StreamWriter, to_broker: asyncio.StreamWriter
-    ) -> None:
-        self._proxy = proxy
-        self._to_client = to_client
-        self._to_broker = to_broker
-        self._due: deque[tuple[ApiKey, Spoil | None]] = deque()
-
-    async def pass_requests(self, source: asyncio.StreamReader) -> None:
-        """Until the client hangs up, or this connection is to be cut."""
-        while True:
-            frame = await read_frame(source)
+        def asked(frame: bytes) -> tuple[ApiKey, Spoil | None]:
             api = ApiKey(int.from_bytes(frame[SIZE : SIZE + 2], "big"))
-            self._proxy.note(api, request=len(frame))
-            spoil = self._proxy.take(api)
-            if spoil is not None and spoil.how == "cut-request":
-                frame = frame[: spoil.at]
-            self._due.append((api, spoil))
-            await write(self._to_broker, frame)
-            if spoil is not None and spoil.how == "cut-request":
-                self._end(spoil)
+            due.append((api, self.take(api)))
+            return due[-1]
 
-    async def pass_responses(self, source: asyncio.StreamReader) -> None:
-        """Until the broker hangs up, or this connection is to be cut."""
+        def answered(_frame: bytes) -> tuple[ApiKey, Spoil | None]:
+            return due.popleft()
+
+        return [
+            self._pass_on("request", client.reader, server.writer, asked, client.writer),
+            self._pass_on("response", server.reader, client.writer, answered, client.writer),
+        ]
+
+    async def _pass_on(
+        self,
+        way: str,
+        source: asyncio.StreamReader,
+        target: asyncio.StreamWriter,
+        exchange_of: Callable[[bytes], tuple[ApiKey, Spoil | None]],
+        to_client: asyncio.StreamWriter,
+    ) -> None:
+        """Until one side hangs up, or this connection is to be cut."""
         while True:
             frame = await read_frame(source)
-            api, spoil = self._due.popleft()
-            self._proxy.note(api, response=len(frame))
-            if spoil is not None and spoil.how == "cut-response":
-                frame = frame[: spoil.at]
-            await write(self._to_client, frame)
-            if spoil is not None and spoil.how == "cut-response":
-                self._end(spoil)
-
-    def _end(self, spoil: Spoil) -> None:
-        if spoil.reset:
-            reset_on_close(self._to_client)
-        raise CutOff
+            api, spoil = exchange_of(frame)
+            self.note(api, **{way: len(frame)})
+            if spoil is None or spoil.how != f"cut-{way}":
+                await write(target, frame)
+                continue
+            await write(target, frame[: spoil.at])
+            if spoil.reset:
+                reset_on_close(to_client)
+            raise CutOff
