@@ -19,6 +19,8 @@ import argparse
 import statistics
 import sys
 import tempfile
+import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -30,33 +32,30 @@ from benchmarks.spread import significant
 from tests.soak.brokers import Brokers
 from tests.soak.command_process import ROOT, CommandProcess
 from tests.soak.load import Load
-from tests.soak.sampling import Sampler, points_of, python_family
 from tests.soak.trend import Measure, Point, Verdict, judge
 from tests.soak.turns import Turns
-from tests.support.held_resources import held_resources
+from tests.support.held_resources import HeldResources, held_resources
 
 FOLDER = ROOT / "build" / "soak"
 FULL_HOURS = 3.0
 WARM_UP = 0.2
 """Of the cycles: caches fill, and arenas reach the size that they keep."""
 MEBIBYTE = 2**20
-HELD = {
+MEASURES = {
     "memory": Measure("resident memory", "MiB", negligible=1.0),
     "files": Measure("open descriptors", "", negligible=0.5),
     "threads": Measure("threads", "", negligible=0.5),
-}
-HEAP = Measure("heap in use", "MiB", negligible=0.2)
-"""After each cycle. Resident memory also holds what the allocator keeps, so it tells of 20 KiB lost
-in a cycle only after hours; of these 0.2 MiB are 3 KiB."""
-LATENCY = {
+    "heap": Measure("heap in use", "MiB", negligible=0.2),
     "p50": Measure("latency, median", "ms", negligible=1.0),
     "p99": Measure("latency, 99th percentile", "ms", negligible=10.0),
 }
-"""Of the steady turns."""
+"""``heap`` is what is in use after each cycle. Resident memory also holds what the allocator keeps,
+so it tells of 20 KiB lost in a cycle only after hours; of these 0.2 MiB are 3 KiB. Latencies are
+those of the steady turns."""
 
 
 class Soak:
-    """The processes, the cycles of turns, and what was seen."""
+    """The processes, the cycles of turns, and what was seen in each."""
 
     def __init__(self, options: argparse.Namespace, stack: ExitStack) -> None:
         self._options = options
@@ -64,7 +63,8 @@ class Soak:
         output = FOLDER / "output.txt"
         output.write_text("")
         self.totals: dict[str, float] = {}
-        self._latencies: dict[str, list[Point]] = {name: [] for name in LATENCY}
+        self.cycles = 0
+        self._points: dict[str, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
 
         def process(make: Callable[..., Any], **arguments: Any) -> CommandProcess:
             return stack.enter_context(CommandProcess(make, arguments, output))
@@ -74,73 +74,61 @@ class Soak:
         servers = addresses["plain"]["bootstrap_servers"]
         self._load = process(Load, **addresses)
         self._tell_heap = {"producers": self._load, "brokers": brokers}
-        self._heaps: dict[str, list[Point]] = {name: [] for name in self._tell_heap}
-        processes = {
-            "producers": partial(held_resources, self._load.pid),
-            "brokers": partial(held_resources, brokers.pid),
+        self._tell_held = {
+            name: partial(held_resources, process.pid) for name, process in self._tell_heap.items()
         }
         spark = None
         if not options.without_spark:
-            from tests.soak.spark_batches import SparkBatches
+            from tests.soak.spark_batches import SparkBatches, python_family
 
             spark = process(SparkBatches, folder=folder, servers=servers)
-            processes["Spark's Python"] = partial(python_family, spark.pid)
-        self._sampler = Sampler(processes)
-        self.processes = list(processes)
+            self._tell_held["Spark's Python"] = partial(python_family, spark.pid)
         self.turns = Turns(
             self._load, brokers, spark, servers, seconds=options.seconds, rate=options.rate
         )
+        self._began = time.monotonic()
+
+    @property
+    def _hours(self) -> float:
+        return (time.monotonic() - self._began) / 3600
 
     def run(self) -> None:
         """Whole cycles until the time is over."""
-        with self._sampler.running():
-            while self._sampler.hours < self._options.hours:
-                for kind in self.turns.kinds:
-                    self.turns.take(kind)
-                self._time_steady()
-                self._measure_heaps()
-                self._sampler.end_cycle()
-                print(
-                    f"{self._sampler.hours:.2f} h: {self.cycles} cycles,"
-                    f" {self.turns.records:,} records",
-                    flush=True,
-                )
+        while self._hours < self._options.hours:
+            held: dict[str, list[HeldResources]] = {name: [] for name in self._tell_held}
+            for kind in self.turns.kinds:
+                self.turns.take(kind)
+                for name, tell in self._tell_held.items():
+                    held[name].append(tell())
+            self._end_cycle(held)
+            print(
+                f"{self._hours:.2f} h: {self.cycles} cycles, {self.turns.records:,} records",
+                flush=True,
+            )
         self.totals = self._load.ask("close")
 
-    @property
-    def cycles(self) -> int:
-        """Those that are complete."""
-        return self._sampler.cycle
+    def _end_cycle(self, held: dict[str, list[HeldResources]]) -> None:
+        """Note a point of each measure: the median of what was held after the turns."""
+        self.cycles += 1
+        for process, samples in held.items():
+            memory, files, threads = map(statistics.median, zip(*samples, strict=True))
+            self._note(process, memory=memory / MEBIBYTE, files=files, threads=threads)
+        for name, process_of in self._tell_heap.items():
+            self._note(name, heap=process_of.ask("heap") / MEBIBYTE)
+        quantiles = statistics.quantiles(self.turns.milliseconds, n=100)
+        self._note("producers", p50=quantiles[49], p99=quantiles[98])
 
-    def _time_steady(self) -> None:
-        milliseconds = self.turns.milliseconds
-        quantiles = statistics.quantiles(milliseconds, n=100)
-        for name, value in (("p50", quantiles[49]), ("p99", quantiles[98])):
-            self._latencies[name].append(Point(self._sampler.hours, value))
-
-    def _measure_heaps(self) -> None:
-        for name, process in self._tell_heap.items():
-            heap = process.ask("heap") / MEBIBYTE
-            self._heaps[name].append(Point(self._sampler.hours, heap))
+    def _note(self, process: str, **values: float) -> None:
+        for measure, value in values.items():
+            self._points[process][measure].append(Point(self._hours, value))
 
     def verdicts(self) -> dict[str, dict[str, Verdict]]:
         """By process and measure; without the cycles of the warm-up."""
         first = int(WARM_UP * self.cycles)
-        found = {
-            process: {name: self._of(process, name, first) for name in HELD}
-            for process in self.processes
+        return {
+            process: {name: judge(MEASURES[name], found[first:]) for name, found in points.items()}
+            for process, points in self._points.items()
         }
-        for process, points in self._heaps.items():
-            found[process]["heap"] = judge(HEAP, points[first:])
-        found["producers"] |= {
-            name: judge(LATENCY[name], points[first:]) for name, points in self._latencies.items()
-        }
-        return found
-
-    def _of(self, process: str, name: str, first: int) -> Verdict:
-        points = points_of(self._sampler.samples, process, name, range(first, self.cycles))
-        scale = MEBIBYTE if name == "memory" else 1
-        return judge(HELD[name], [Point(hours, value / scale) for hours, value in points])
 
 
 def main() -> int:

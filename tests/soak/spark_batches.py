@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from kprod.spark import foreach_batch
 from tests.spark.driver_process import SETTINGS
+from tests.support.held_resources import HeldResources, descendants, held_resources
 
 MEMORY = "512m"
+
+
+def python_family(pid: int) -> HeldResources:
+    """A driver and its Python workers together, without the virtual machine."""
+    held = held_resources(pid)
+    for each in descendants(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            if Path(f"/proc/{each}/comm").read_text().startswith("python"):
+                held += held_resources(each)
+    return held
 
 
 class SparkBatches:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.soak.__main__ import HEAP, HELD
+from tests.soak.__main__ import MEASURES
 from tests.soak.load import BRIEF
 from tests.soak.trend import Measure, Point, judge
 
@@ -56,5 +56,5 @@ def test_a_step_is_no_growth_and_hides_none(at: float) -> None:
 def test_a_kilobyte_of_each_brief_producer_is_noticed() -> None:
     """The cycles of the soak take 47 seconds."""
     for_each_hour = BRIEF / 1024 * 3600 / 47
-    assert judge(HELD["memory"], series(lambda hours: 80 + for_each_hour * hours)).grows
-    assert judge(HEAP, series(lambda hours: 10 + for_each_hour * hours)).grows
+    assert judge(MEASURES["memory"], series(lambda hours: 80 + for_each_hour * hours)).grows
+    assert judge(MEASURES["heap"], series(lambda hours: 10 + for_each_hour * hours)).grows
