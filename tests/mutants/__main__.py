@@ -37,13 +37,7 @@ PACKAGES = (
 TAKES_TOO_LONG = 1800
 """Seconds: a mutant that goes round in circles is noticed by this."""
 
-STAGES: dict[str, list[str]] = {
-    "covering": [],
-    "processes": ["tests/{processes}"],
-    "test": ["tests"],
-    "full": ["tests"],
-}
-"""What each stage runs, the quickest first; ``full`` with the tests that only it has."""
+STAGES = "covering", "processes"
 RECORDED = [f"tests/{name}" for name in ("unit", "golden", "property", "simulation")]
 MANY_TESTS = 40
 """As many are run in one process; more are worth the start of several."""
@@ -108,18 +102,14 @@ def copied() -> Path:
     return copy
 
 
-def run(
-    copy: Path, arguments: list[str], variables: dict[str, str], *, full: bool = False
-) -> int | None:
+def run(copy: Path, arguments: list[str], variables: dict[str, str]) -> int | None:
     """The exit code of pytest; None if it had to be killed."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    command += [] if full else ["-m", "not full"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not full"]
     environment = os.environ | {"PYTHONPATH": str(copy)} | variables
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would compile it all
-    environment |= {"KPROD_TESTS": "full"} if full else {}
     try:
         return subprocess.run(
-            command,
+            [*command, *arguments],
             cwd=copy,
             env=environment,
             capture_output=True,
@@ -143,15 +133,14 @@ def recorded(copy: Path, jobs: int) -> Covering:
 def verdict(copy: Path, mutant: Mutant, stages: list[str], jobs: int, covering: Covering) -> str:
     """The stage that fails, or "alive"."""
     for stage in stages:
-        paths = [path.format(processes=mutant.processes) for path in STAGES[stage]]
-        workers = jobs
+        paths, workers = [f"tests/{mutant.processes}"], jobs
         if stage == "covering":
             paths = covering.tests(copy / mutant.file, mutant.site.lines)
             workers = jobs if len(paths) > MANY_TESTS else 0
         if not paths:
             continue
         arguments = ["-x", "-n", str(workers), "--timeout", "120", *paths]
-        if run(copy, arguments, {}, full=stage == "full") != 0:
+        if run(copy, arguments, {}) != 0:
             return stage
     return "alive"
 
@@ -211,8 +200,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--jobs", type=int, default=4, help="workers of pytest")
-    stages = ["covering", "processes"]
-    parser.add_argument("--stages", nargs="+", choices=STAGES, default=stages)
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES)
     parser.add_argument("--store", type=Path, metavar="FILE", help="for the report")
     options = parser.parse_args()
     PLACE.mkdir(parents=True, exist_ok=True)
