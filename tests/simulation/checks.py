@@ -134,7 +134,7 @@ class Judge:
             for action in self._schedule.actions
             if isinstance(action, Disturb) and action.fault.api == HANDSHAKE
         )
-        grown = CONNECTION_SETUP_MS / 1000 * 2**disturbed * 1.2
+        grown = CONNECTION_SETUP_MS / 1000 * 2 ** min(disturbed, 10) * 1.2
         return min(grown, LONGEST_SETUP) if disturbed else 0.0
 
     def _truth_of_failure(self, sent: Sent) -> None:

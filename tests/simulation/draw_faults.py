@@ -71,7 +71,10 @@ def vocabulary(dice: Dice) -> list[Draw]:
     if not dice.gentle and setup.idempotent:
         kinds.append(_forgetful)
     if not dice.gentle:
-        kinds += [*(_disturbance(how) for how in DISHONEST), _disturbed_control_badly]
+        kinds += [
+            *(_disturbance(how) for how in DISHONEST),
+            _disturbed_control_badly,
+        ]
     return kinds
 
 

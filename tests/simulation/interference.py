@@ -29,6 +29,7 @@ DISHONEST = (
     "extra",  # the response tells of a partition nobody asked about
     "garbage",  # half of the response's body
 )
+MUTATE = "mutate"  # in a share of ``part``, something has happened to the response's bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation.events import EventQueue, Trace
 from tests.simulation.model.wire import PartitionResult
+from tests.simulation.mutation import mutated
 from tests.simulation.setup import Setup
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Wires:
         self.watcher = Watcher()
         self.window = setup.window
         self.slow = 1.0  # factor on every latency
+        self.mutations = 0
         self.poor = PoorNetwork(events, random.Random(seed ^ 5), setup.mean_bytes, setup.rate)
         self._rng = random.Random(seed ^ 2)
         self._latency = setup.latency
@@ -103,6 +105,12 @@ class Wires:
 
     def latency(self) -> float:
         return self._latency * self.slow * (0.5 + self._rng.random())
+
+    def mutated(self, frame: bytes, share: float) -> bytes:
+        if self._rng.random() >= share:
+            return frame
+        self.mutations += 1
+        return mutated(self._rng, frame[4:])
 
     def loses_what_is_under_way(self) -> bool:
         return self._lost_on_close > 0 and self._rng.random() < self._lost_on_close

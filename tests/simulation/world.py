@@ -194,6 +194,7 @@ class World(Surroundings):
             maybe=sum(error.persisted is Persisted.MAYBE for error in failed),
             refused=len(history.refused),
             requests=self.watch.produce_requests,
+            mutations=self.wires.mutations,
             milliseconds=int(1000 * (self._ended - self._start)),
         )
         return Outcome(history.violations, self.trace.digest, counts)

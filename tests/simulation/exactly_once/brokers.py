@@ -143,6 +143,10 @@ class SimBrokers(running_cluster.RunningCluster):
             self.topics.extend(READ, number + 1)
         return TopicPartition(READ, number)
 
+    def become(self, cluster_id: str) -> None:
+        """Nodes that start from now on are of another cluster."""
+        self._logs.cluster_id = cluster_id
+
     def end(self) -> None:
         self.hang_up()
         self._logs.abandon()

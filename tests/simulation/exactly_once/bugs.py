@@ -9,19 +9,7 @@ BUGS = bugs("""
     kprod.sender.transactions.Transactions.fail
     + return
 
-    forgets who waits | 0
-    kprod.sender.transactions.Transactions.start
-    + self._pending = None
-    + if call is Call.ABORT and self.state is State.COMMITTING:
-    +     self.state = State.IN_TRANSACTION
-
-    takes records any time | 0
-    kprod.sender.transactions.Transactions.refusal
-    + return None
-    kprod.sender.transactions.Transactions.begin
-    + self.state = State.READY if self.state is State.COMMITTING else self.state
-
-    recovers from fencing | 393
+    recovers from fencing | 141
     kprod.sender.transactions.Transactions.end_for_good
     + if self.state is not State.INITIALIZING:
     +     self.fail(error)
@@ -38,13 +26,13 @@ BUGS = bugs("""
     - committed = state is State.COMMITTING and self._refused_commit is None
     + committed = True
 
-    believes partitions added at once | 32
+    believes partitions added at once | 4
     kprod.sender.coordination.Coordination.leaves
     + if ask.api is ApiKey.ADD_PARTITIONS_TO_TXN:
     +     self._added.update(ask.about)
     +     self._wanted.clear()
 
-    believes in an end whose answer was lost | 20
+    believes in an end whose answer was lost | 12
     kprod.sender.coordination.Coordination.failed
     - self._needs_epoch = True
     + self._needs_epoch = self._needs_epoch or ask.api is not ApiKey.END_TXN
@@ -53,21 +41,21 @@ BUGS = bugs("""
     + if sent and ask.api is ApiKey.END_TXN:
     +     self._ended(renewed=False)
 
-    trusts that no end comes late | 26
+    trusts that no end comes late | 715
     kprod.sender.coordination.Coordination.failed
     - self._needs_epoch = True
     + pass
 
-    reuses sequences | 6
+    reuses sequences | 90
     kprod.sender.coordination.Coordination.sequence_lost
     + return
 
-    takes the coordinator's own abort for fencing (KAFKA-20785) | 5209
+    takes the coordinator's own abort for fencing (KAFKA-20785) | 2483
     kprod.sender.coordination.Coordination._react
     + if ask.api is ApiKey.END_TXN and code == ErrorCode.PRODUCER_FENCED:
     +     return self._end_for_good(Reaction.FENCED, BrokerError(code, str(ask)))
 
-    takes any answer for an end | 10
+    takes any answer for an end | 18
     kprod.sender.coordination.Coordination.take
     + if ask.api is ApiKey.END_TXN:
     +     reply = reply._replace(error_code=0)
@@ -77,12 +65,12 @@ BUGS = bugs("""
     - self._identity.producer = ProducerId(producer_id, epoch, transactional=True)
     + self._identity.producer = ProducerId(producer_id, epoch, transactional=False)
 
-    has the epoch of before after an end in doubt | 6
+    has the epoch of before after an end in doubt | 90
     kprod.sender.coordination.Coordination._ended
     + self._needs_epoch = False
     + return self._begin_anew()
 
-    asks who was found once for ever | 5
+    asks who was found once for ever | 18
     kprod.sender.coordination.Coordination.answered
     - self._coordinators.pop(ask.coordinator, None)
     + pass
@@ -90,23 +78,12 @@ BUGS = bugs("""
     - self._coordinators[ask.coordinator] = reply.node_id, now
     + self._coordinators.setdefault(ask.coordinator, (reply.node_id, now))
 
-    leaves to the next transaction what an aborted one has queued | 25
+    leaves to the next transaction what an aborted one has queued | 5
     kprod.sender.coordination.Coordination._gather
     - return drained
     + return drained or state is State.ABORTING
     kprod.sender.coordination.Coordination._drop_queued
     + return
-
-    ends while records are on their way | 0
-    kprod.sender.coordination.Coordination.next_ask
-    + drained = True
-
-    repeats a commit as an abort | 0
-    kprod.sender.coordination.Coordination.leaves
-    + if ask.api is ApiKey.END_TXN:
-    +     Coordination.asked = getattr(Coordination, "asked", 0) + 1
-    +     if Coordination.asked % 5 == 0:
-    +         ask.fields, ask.about = (*ask.fields[:-1], not ask.about), not ask.about
 
     does not tell the group which member asks | 3
     kprod.sender.coordination.Coordination.leaves

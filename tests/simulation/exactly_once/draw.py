@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tests.simulation import draw_setup
 from tests.simulation.broker_actions import Crash, CutAll, Disturb, MoveLeader, Pause, SlowWires
 from tests.simulation.exactly_once.plan import (
     COORDINATOR,
@@ -41,8 +42,10 @@ FINAL_RECORDS = (2, 10, 29, 45, 47, 48, 87, 120, -1)
 Draw = Callable[["Dice"], list[Happening]]
 
 
-class Dice:
-    """Every choice comes from one generator, in the order in which it is made."""
+class Dice(draw_setup.Dice):
+    """Those of a run with transactions."""
+
+    setup: TransactionSetup
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -51,16 +54,6 @@ class Dice:
         # Not drawn: every seed that was known before stays the one it was.
         self.setup = replace(drawn, fences_late_commits=seed % 2 == 1)
         self.length = self.rng.choice((0.1, 0.5, 2.0, 5.0))
-
-    def chance(self, share: float) -> bool:
-        return self.rng.random() < share
-
-    def when(self) -> float:
-        return round(self.rng.uniform(0.0, self.length), 4)
-
-    def span(self) -> float:
-        timeout = self.setup.request_timeout_ms / 1000
-        return round(self.rng.choice((0.01, 0.1, 0.5 * timeout, 1.2 * timeout)), 4)
 
     def node(self) -> int:
         nodes: list[int] = [COORDINATOR, GROUP_COORDINATOR, *range(self.setup.nodes)]
@@ -72,7 +65,7 @@ def draw(seed: int) -> Script:
     plans = tuple(_plan(dice) for _ in range(dice.rng.randrange(1, 5)))
     happenings: list[Happening] = []
     if not dice.gentle:
-        kinds = [kind for kind in VOCABULARY if dice.chance(0.35)] or [_lose]
+        kinds = [kind for kind in VOCABULARY if dice.chance(0.35)] or VOCABULARY[:1]
         for _ in range(dice.rng.randrange(1, 10)):
             happenings += dice.rng.choice(kinds)(dice)
     happenings.sort(key=lambda each: each.at)
@@ -85,7 +78,6 @@ def _setup(rng: random.Random, *, gentle: bool) -> TransactionSetup:
     return TransactionSetup(
         nodes=rng.choice((1, 2, 3)),
         partitions=rng.choice(((1,), (2,), (3,), (1, 2))),
-        replication=rng.choice((0.0, 0.002, 0.02)),
         produce_version=rng.choice((3, 7, 9, 11)) if old else rng.choice((12, 13)),
         metadata_version=13,
         latency=rng.choice((0.0005, 0.002, 0.01)),
@@ -142,16 +134,25 @@ def _burst(dice: Dice) -> Burst:
 # What goes wrong ------------------------------------------------------------------------------
 
 
-def _lose(dice: Dice) -> list[Happening]:
-    api = dice.rng.choice((*ASKED, PRODUCE))
-    fault = _fault(dice, api, dice.rng.choice(LOST))
-    return [Disturb(dice.when(), dice.node(), fault, dice.rng.choice((1, 1, 2)))]
+def _disturbed(
+    apis: Sequence[str],
+    hows: Sequence[str],
+    *,
+    codes: Sequence[int] = (0,),
+    times: Sequence[int] = (1,),
+    at: int | None = None,
+) -> Draw:
+    """One of these requests meets one of these faults, ``at`` any node if none is named."""
 
+    def disturb(dice: Dice) -> list[Happening]:
+        rng = dice.rng
+        api, how, code = rng.choice(apis), rng.choice(hows), rng.choice(codes)
+        part = rng.choice((0.0, 1.0, round(rng.random(), 3)))
+        fault = Interference(api, how, code, part, dice.span())
+        node = dice.node() if at is None else at
+        return [Disturb(dice.when(), node, fault, rng.choice(times))]
 
-def _lose_ends(dice: Dice) -> list[Happening]:
-    """The first end of a transaction that is seen is answered to nobody, or late."""
-    how = dice.rng.choice(("cut-response", "lose-response", "delay", "stall"))
-    return [Disturb(dice.when(), COORDINATOR, _fault(dice, END, how))]
+    return disturb
 
 
 def _late_ends(dice: Dice) -> list[Happening]:
@@ -160,59 +161,18 @@ def _late_ends(dice: Dice) -> list[Happening]:
     return [Disturb(dice.when(), COORDINATOR, Interference(END, "stall", seconds=seconds))]
 
 
-def _lose_records(dice: Dice) -> list[Happening]:
-    how = dice.rng.choice(LOST)
-    return [Disturb(dice.when(), dice.node(), _fault(dice, PRODUCE, how), dice.rng.choice((1, 3)))]
-
-
-def _lose_control(dice: Dice) -> list[Happening]:
-    fault = _fault(dice, dice.rng.choice((METADATA, HANDSHAKE)), dice.rng.choice(LOST))
-    return [Disturb(dice.when(), dice.node(), fault)]
-
-
-def _spoil(dice: Dice) -> list[Happening]:
-    api = dice.rng.choice((*ASKED, PRODUCE))
-    return [Disturb(dice.when(), dice.node(), _fault(dice, api, dice.rng.choice(SPOILT)))]
-
-
-def _refuse(dice: Dice) -> list[Happening]:
-    """What may pass is refused for a moment, or carried out and said to be refused."""
-    rng = dice.rng
-    api = rng.choice((*ASKED, PRODUCE))
-    codes: tuple[int, ...] = PASSING_RECORDS if api == PRODUCE else PASSING
-    how = rng.choice(("error-before", "error-before", "error-after"))
-    if how == "error-after" and api == PRODUCE:
-        codes = (7, 20)
-    fault = Interference(api, how, rng.choice(codes))
-    return [Disturb(dice.when(), dice.node(), fault, rng.choice((1, 1, 4)))]
-
-
-def _refuse_records(dice: Dice) -> list[Happening]:
-    fault = Interference(PRODUCE, "error-before", dice.rng.choice(FINAL_RECORDS))
-    return [Disturb(dice.when(), dice.node(), fault)]
-
-
-def _fault(dice: Dice, api: str, how: str) -> Interference:
-    part = dice.rng.choice((0.0, 1.0, round(dice.rng.random(), 3)))
-    return Interference(api, how, part=part, seconds=dice.span())
-
-
 def _move_coordinator(dice: Dice) -> list[Happening]:
     to = dice.rng.randrange(dice.setup.nodes)
     return [MoveCoordinator(dice.when(), to, dice.chance(0.3))]
 
 
 def _move_leader(dice: Dice) -> list[Happening]:
-    rng = dice.rng
-    gap = rng.choice((0.0, 0.02, 0.3))
-    to, place = rng.randrange(dice.setup.nodes), (rng.randrange(2), rng.randrange(3))
-    return [MoveLeader(dice.when(), *place, to, gap, dice.chance(0.5))]
+    to, place = dice.rng.randrange(dice.setup.nodes), (dice.rng.randrange(2), dice.rng.randrange(3))
+    return [MoveLeader(dice.when(), *place, to)]
 
 
 def _crash(dice: Dice) -> list[Happening]:
-    gap = dice.rng.choice((0.01, 0.1, 0.6))
-    lose_tail, silently = dice.chance(0.5), dice.chance(0.3)
-    return [Crash(dice.when(), dice.node(), dice.span(), gap, lose_tail, silently)]
+    return [Crash(dice.when(), dice.node(), dice.span(), silently=dice.chance(0.3))]
 
 
 def _upgrade(dice: Dice) -> list[Happening]:
@@ -223,14 +183,16 @@ def _upgrade(dice: Dice) -> list[Happening]:
 
 
 VOCABULARY: tuple[Draw, ...] = (
-    _lose,
-    _lose_ends,
+    _disturbed((*ASKED, PRODUCE), LOST, times=(1, 1, 2)),
+    _disturbed((END,), ("cut-response", "lose-response", "delay", "stall"), at=COORDINATOR),
     _late_ends,
-    _lose_records,
-    _lose_control,
-    _spoil,
-    _refuse,
-    _refuse_records,
+    _disturbed((PRODUCE,), LOST, times=(1, 3)),
+    _disturbed((METADATA, HANDSHAKE), LOST),
+    _disturbed((*ASKED, PRODUCE), SPOILT),
+    _disturbed(ASKED, ("error-before", "error-before", "error-after"), codes=PASSING, times=(1, 4)),
+    _disturbed((PRODUCE,), ("error-before",), codes=PASSING_RECORDS, times=(1, 1, 4)),
+    _disturbed((PRODUCE,), ("error-after",), codes=(7, 20)),
+    _disturbed((PRODUCE,), ("error-before",), codes=FINAL_RECORDS),
     _move_coordinator,
     _move_coordinator,
     _move_leader,

@@ -143,14 +143,19 @@ class TransactionWorld(Surroundings):
             if not self.comes_to_rest():
                 self.violated("the model does not come to rest")
         self._readers.look()
-        moved = self.brokers.groups.committed(GROUP)
-        Judge(self._told, self._readers, moved, self.violated).check()
+        self._judge()
         fates = [each.fate for each in self._told]
         self.trace.note("fates", *fates)
         for producer in self._producers:
             producer.forget()
         self.brokers.end()
-        return Outcome(self._violations, self.trace.digest, Counter(fates))
+        counts = Counter(fates)
+        counts["mutations"] = self.wires.mutations
+        return Outcome(self._violations, self.trace.digest, counts)
+
+    def _judge(self) -> None:
+        moved = self.brokers.groups.committed(GROUP)
+        Judge(self._told, self._readers, moved, self.violated).check()
 
     def _no_more_faults(self) -> None:
         for node in self.nodes:
@@ -173,6 +178,10 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def attempt(seed: int) -> Outcome:
+def run(script: Script, kind: type[TransactionWorld] = TransactionWorld) -> Outcome:
     with TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as folder:
-        return TransactionWorld(draw(seed), Path(folder)).run()
+        return kind(script, Path(folder)).run()
+
+
+def attempt(seed: int) -> Outcome:
+    return run(draw(seed))

@@ -57,6 +57,7 @@ class Cluster:
     ) -> None:
         self.setup = setup
         self.addresses = addresses
+        self.cluster_id = "simulated"
         self.up = [True] * setup.nodes
         self.topics: dict[str, Topic] = {}
         self.logs: list[PartitionLog] = []  # of every incarnation of every topic

@@ -88,7 +88,7 @@ class Node(Host):
         return frame(
             request,
             brokers=[broker._asdict() for broker in brokers],
-            cluster_id="simulated",
+            cluster_id=self._cluster.cluster_id,
             controller_id=brokers[0].node_id if brokers else -1,
             topics=topics,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.events import InOrder
-from tests.simulation.interference import Interference
+from tests.simulation.interference import MUTATE, Interference
 from tests.simulation.transport import SimTransport
 from tests.simulation.wires import NOTHING_SAID, Answer, Wires
 
@@ -121,6 +121,8 @@ class ServerEnd:
             self._send(frame[:size], answer if size == len(frame) else None)
             self.reset(after_data=True)
             return
+        if fault is not None and how == MUTATE:
+            frame = self._wires.mutated(frame, fault.part)
         self._say(how, frame, answer)
         self.proceed()
 
