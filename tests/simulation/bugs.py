@@ -81,12 +81,6 @@ ORDER = bugs("""
     kprod.sender.partition.Partition.stored
     - self.proven_until = batch.last_attempt_at + PROOF_LASTS
     + self.proven_until = float("inf")
-
-    halves of a batch change places | 41
-    kprod.buffer.split.split
-    - return parts
-    + parts[0].drain_order, parts[1].drain_order = parts[1].drain_order, parts[0].drain_order
-    + return parts
 """)
 
 OUTCOMES = bugs("""
@@ -111,22 +105,6 @@ OUTCOMES = bugs("""
     + if on_wire:
     +     batch.release()
 
-    memory is given back twice | 0
-    kprod.sender.partition.Partition._succeed
-    - batch.release()
-    + batch.release()
-    + if batch.attempts > 1:
-    +     batch.release()
-
-    expired batches on the wire are forgotten | 12
-    kprod.sender.partition.Partition.attempt_failed
-    + if batch.delivery.done:
-    +     return self.off_wire(batch)
-
-    doubt is forgotten with the next attempt | 9
-    kprod.sender.partition.Partition.attempt_failed
-    + batch.maybe_written = False
-
     offsets of retried batches are one too high | 0
     kprod.sender.partition.Partition.stored
     + base_offset += batch.attempts > 1 and base_offset >= 0
@@ -141,15 +119,6 @@ OUTCOMES = bugs("""
     kprod.sender.partition.Partition._take_late
     - return late
     + return [batch for batch in late if batch.on_wire]
-
-    close forgets what is on the wire | 58
-    kprod.sender.partitions.PartitionSet.withdraw
-    - found = [batch for each in self._known.values() for batch in each.unanswered()]
-    + every = [batch for each in self._known.values() for batch in each.unanswered()]
-    + found = [batch for batch in every if not batch.on_wire]
-    kprod.sender.loop.Sender.disown
-    - for batch in self.accumulator.incomplete.copy():
-    + for batch in [one for one in self.accumulator.incomplete.copy() if not one.on_wire]:
 
     a lost office means not written | 168
     kprod.sender.produce.ProduceExchange._refused
@@ -176,16 +145,6 @@ ANSWERS_AND_PACE = bugs("""
     - self.queue.put_back(batch)
     + batch.retry_at = 0.0
     + self.queue.put_back(batch)
-
-    no back-off before a connection | 12
-    kprod.sender.broker.Broker._back_off
-    - self._retry_at = now + self._settings.reconnect.delay(self._failures)
-    + self._retry_at = now
-
-    no back-off between metadata requests | 0
-    kprod.cluster.metadata.Metadata.due
-    - return max(0.0, wait, allowed if self._last_attempt > -FOREVER else 0.0)
-    + return 0.0
 
     throttling is ignored | 4
     kprod.sender.produce.ProduceExchange.answered
@@ -214,13 +173,6 @@ GROWTH = bugs("""
     + self.next_sequence = (self.next_sequence + counted) & LAST_SEQUENCE
 
     a window stays wide after a loss | 8498
-    kprod.sender.broker.Window.failed
-    + lost = False
-
-    a window is wide from the start | 87
-    kprod.sender.broker.Window.__init__
-    - self.size = least
-    + self.size = self._most
     kprod.sender.broker.Window.failed
     + lost = False
 """)
