@@ -23,7 +23,6 @@ pytest_plugins = [
     "tests.support.left_producers",
     "tests.support.spark_home",
     "tests.support.worker_shares",
-    "tests.support.worker_stacks",
 ]
 
 # No deadline per example: a busy machine would turn it into a false alarm. pytest-timeout guards
