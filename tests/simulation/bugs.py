@@ -6,11 +6,8 @@ its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from kprod.buffer.delivery import BatchDelivery
-from kprod_ext import AppendContext
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.partition_queue import PartitionQueue
 from tests.support.planted import bugs
@@ -113,8 +110,6 @@ OUTCOMES = bugs("""
     kprod.sender.partition.Partition._resequence
     + return self._retry(batch, now)
 
-    callbacks are called twice | 0
-
     expired batches vanish (kafka-python#2198) | 12
     kprod.sender.partition.Partition._take_late
     - return late
@@ -162,8 +157,6 @@ ANSWERS_AND_PACE = bugs("""
 """)
 
 GROWTH = bugs("""
-    a batch grows without end | 1
-
     records are counted before a batch leaves | 13
     kprod.sender.partition.Partition.may_send
     + vars(self._partitions).setdefault("counted", {}).setdefault(batch, batch.record_count)
@@ -187,16 +180,6 @@ class FreesOnce(ProducerBatch):
             super().release()
 
 
-class TellsTwice(BatchDelivery):
-    __slots__ = ()
-
-    def on_done(
-        self, tell: Callable[[], object], index: int = 0, hears_errors: bool = True
-    ) -> None:
-        super().on_done(tell, index, hears_errors)
-        super().on_done(tell, index, hears_errors)
-
-
 def put_first(queue: PartitionQueue, batch: ProducerBatch) -> None:
     """Before all others: as one that has never left."""
     order, batch.drain_order = batch.drain_order, None
@@ -213,14 +196,6 @@ class Appends(PartitionQueue):
             put_first(self, each)
 
 
-class Outgrows(AppendContext):
-    """A batch knows no end while it waits."""
-
-    def __init__(self, pool: Any, *, batch_size: int, batch_max_size: int, **parts: Any) -> None:
-        most = batch_max_size if batch_max_size == batch_size else 2 * batch_max_size
-        super().__init__(pool, batch_size=batch_size, batch_max_size=most, **parts)
-
-
 BATCH = "kprod.buffer.accumulator.ProducerBatch"
 QUEUE = "kprod.buffer.accumulator.PartitionQueue"
 SWAPS: dict[str, tuple[tuple[str, Any], ...]] = {
@@ -228,9 +203,7 @@ SWAPS: dict[str, tuple[tuple[str, Any], ...]] = {
         (BATCH, FreesOnce),
         ("kprod.buffer.split.ProducerBatch", FreesOnce),
     ),
-    "callbacks are called twice": (("kprod.buffer.accumulator.BatchDelivery", TellsTwice),),
     "batches come back at the end of the queue (librdkafka#1092)": ((QUEUE, Appends),),
-    "a batch grows without end": (("kprod.buffer.accumulator.AppendContext", Outgrows),),
 }
 BUGS = tuple(
     bug._replace(swaps=SWAPS.get(bug.name, ()))

@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.campaign import campaign
-from tests.simulation.exactly_once.bugs import BUGS
 from tests.simulation.exactly_once.draw import draw
 from tests.simulation.exactly_once.world import attempt
-from tests.simulation.planted import check
-from tests.support.planted import Bug
 from tests.support.tier import seeds as default
 
 SEEDS = default("KPROD_EXACTLY_ONCE_SEEDS", 100, 1000)
@@ -24,8 +21,3 @@ def test_no_reader_sees_part_of_a_transaction(seeds: range) -> None:
 def test_the_seeds_reach_every_fate() -> None:
     fates = campaign(range(50), attempt).counts
     assert fates["committed"] > fates["aborted"] > 0
-
-
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_noticed(bug: Bug) -> None:
-    check(bug, attempt)
