@@ -9,7 +9,6 @@ import struct
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -58,12 +57,7 @@ class LoopbackProxy(ABC):
         assert self._listening.wait(20), "the proxy does not listen"
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join(20)
 
