@@ -130,9 +130,9 @@ def recorded(copy: Path, jobs: int) -> Covering:
     return Covering(place)
 
 
-def verdict(copy: Path, mutant: Mutant, stages: list[str], jobs: int, covering: Covering) -> str:
+def verdict(copy: Path, mutant: Mutant, jobs: int, covering: Covering) -> str:
     """The stage that fails, or "alive"."""
-    for stage in stages:
+    for stage in STAGES:
         paths, workers = [f"tests/{mutant.processes}"], jobs
         if stage == "covering":
             paths = covering.tests(copy / mutant.file, mutant.site.lines)
@@ -145,9 +145,7 @@ def verdict(copy: Path, mutant: Mutant, stages: list[str], jobs: int, covering: 
     return "alive"
 
 
-def tried(
-    mutants: list[Mutant], kept: Path, stages: list[str], jobs: int
-) -> Iterator[tuple[Mutant, str]]:
+def tried(mutants: list[Mutant], kept: Path, jobs: int) -> Iterator[tuple[Mutant, str]]:
     """Each mutant with its verdict; those of ``kept`` are not tried again."""
     known = {}
     if kept.exists():
@@ -161,7 +159,7 @@ def tried(
             original = place.read_bytes()
             write(place, mutant.site.applied(original), next(seconds))
             try:
-                known[str(mutant)] = verdict(copy, mutant, stages, jobs, covering)
+                known[str(mutant)] = verdict(copy, mutant, jobs, covering)
             finally:
                 write(place, original, next(seconds))
             with kept.open("a") as file:
@@ -175,7 +173,7 @@ def write(place: Path, text: bytes, seconds: int) -> None:
     os.utime(place, (seconds, seconds))
 
 
-def report(results: dict[Mutant, str], seed: int, stages: list[str]) -> dict[str, object]:
+def report(results: dict[Mutant, str], seed: int) -> dict[str, object]:
     """What a run has found, to be kept."""
     commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
     by_package: dict[str, Counter[str]] = {package: Counter() for package in PACKAGES}
@@ -186,7 +184,7 @@ def report(results: dict[Mutant, str], seed: int, stages: list[str]) -> dict[str
         "question": "Which share of small mistakes in kprod do the tests notice?",
         "command": f"python -m tests.mutants --seed {seed} --count {len(results)}",
         "commit": commit,
-        "stages": stages,
+        "stages": STAGES,
         "mutants": len(results),
         "killed": len(results) - len(alive),
         "packages": {package: dict(counts) for package, counts in by_package.items()},
@@ -200,17 +198,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--jobs", type=int, default=4, help="workers of pytest")
-    parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES)
     parser.add_argument("--store", type=Path, metavar="FILE", help="for the report")
     options = parser.parse_args()
     PLACE.mkdir(parents=True, exist_ok=True)
-    kept = PLACE / f"{options.seed}-{options.stages[-1]}.jsonl"
+    kept = PLACE / f"{options.seed}.jsonl"
     results = {}
     mutants = drawn(options.seed, options.count)
-    for mutant, result in tried(mutants, kept, options.stages, options.jobs):
+    for mutant, result in tried(mutants, kept, options.jobs):
         print(f"{result:>9}  {mutant}", flush=True)
         results[mutant] = result
-    found = report(results, options.seed, options.stages)
+    found = report(results, options.seed)
     text = json.dumps(found, indent=1) + "\n"
     print(text, end="")
     if options.store:

@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,13 @@ def unsigned_token(lifetime: float = 3600.0) -> str:
     return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts) + "."
 
 
+@dataclass(eq=False)
 class GuardedBroker:
     """``options(protection, mechanism)`` are a producer's for the listener of that kind."""
 
-    def __init__(
-        self, certificates: Certificates, broker: EmbeddedBroker, contexts: list[ssl.SSLContext]
-    ) -> None:
-        self.certificates = certificates
-        self.broker = broker
-        self._contexts = contexts
+    certificates: Certificates
+    broker: EmbeddedBroker
+    contexts: list[ssl.SSLContext]
 
     def address(self, protection: str, mechanism: str) -> str:
         return self.broker.addresses[_name(protection, mechanism)]
@@ -62,7 +61,7 @@ class GuardedBroker:
         """New keys and certificates of the same authority, for both sides' new connections."""
         self.certificates.issue("client", "client")
         server = self.certificates.issue("server", "localhost", "127.0.0.1")
-        for context in self._contexts:
+        for context in self.contexts:
             context.load_cert_chain(server)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast
 
 from kprod.errors import KprodError
@@ -16,18 +17,18 @@ from tests.simulation.backend import SimBackend
 from tests.simulation.events import SimClock
 
 
+@dataclass
 class SimEngine:
     """Waits as ``Engine`` does, by letting the sender have its turns."""
 
-    def __init__(self, app: App, clock: SimClock) -> None:
-        self._app = app
-        self._clock = clock
+    app: App
+    clock: SimClock
 
     def refuse_inside(self, call: str) -> None:
         """Nobody calls in a callback here."""
 
     def wait(self, told: Latch, timeout: float) -> bool:
-        self._app.wait(lambda: told.is_open, self._clock.now + timeout)
+        self.app.wait(lambda: told.is_open, self.clock.now + timeout)
         return told.is_open
 
     def drain_callbacks(self, timeout: float) -> bool:

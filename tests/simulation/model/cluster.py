@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -15,20 +16,20 @@ UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE = 3, 5
 NOBODY = -1
 
 
+@dataclass(slots=True, eq=False)
 class Partition:
     """Who leads one partition. Its log is the same for every leader."""
 
-    def __init__(self, log: PartitionLog, leader: int, epoch: int = 0) -> None:
-        self.log = log
-        self.leader = leader
-        self.epoch = epoch
+    log: PartitionLog
+    leader: int
+    epoch: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Topic:
-    def __init__(self, name: str, topic_id: UUID, partitions: list[Partition]) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.partitions = partitions
+    name: str
+    topic_id: UUID
+    partitions: list[Partition]
 
 
 class BrokerAddress(NamedTuple):
