@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 from kprod.broker import EmbeddedBroker
-from tests.architecture.sources import ROOT
+from tests.support.programs import run_python
 
 EXPENSIVE = (
     *("asyncio", "concurrent.futures", "crc32c", "email", "importlib.metadata", "ssl"),
@@ -26,14 +24,7 @@ producer.close()
 def loaded(script: str, *arguments: str) -> set[str]:
     """Which of the expensive modules a fresh interpreter has after running ``script``."""
     script += f"\nprint(*[m for m in {EXPENSIVE!r} if m in sys.modules])"
-    ran = subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return set(ran.stdout.split())
+    return set(run_python("-c", script, *arguments).stdout.split())
 
 
 def test_import_kprod_pulls_in_nothing_expensive() -> None:
@@ -50,7 +41,7 @@ def test_the_first_record_pulls_in_transport_and_checksum() -> None:
 def test_a_broker_leaves_hypothesis_to_those_who_import_it() -> None:
     """kio, which it reads messages with, would import it where it is installed."""
     script = "import sys, kprod.broker\nassert 'hypothesis' not in sys.modules\nimport hypothesis"
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+    run_python("-c", script)
 
 
 def test_sending_many_loads_no_asyncio() -> None:
@@ -107,22 +98,16 @@ main()
 
 
 def test_every_module_can_be_imported_without_what_only_linux_has() -> None:
-    subprocess.run([sys.executable, "-c", LINUX_ONLY + IMPORT_ALL], check=True)
+    run_python("-c", LINUX_ONLY + IMPORT_ALL)
 
 
 def test_an_embedded_broker_serves_without_what_only_linux_has() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", LINUX_ONLY + SERVE],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"KPROD_PORTABLE": "1"},
-    )
+    ran = run_python("-c", LINUX_ONLY + SERVE, env=os.environ | {"KPROD_PORTABLE": "1"})
     assert ran.stdout == "1000\n"
 
 
 def test_records_are_delivered_and_measured_without_what_only_linux_has() -> None:
     with EmbeddedBroker(topics={"kprod-perf": 2}) as broker:
         program = f"{LINUX_ONLY}\nSERVERS = {broker.bootstrap_servers!r}\n{MEASURE}"
-        subprocess.run([sys.executable, "-c", program], check=True)
+        run_python("-c", program)
         assert len(broker.records("kprod-perf")) == 1000 + 1000  # and those before the clock starts

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.simulation.campaign import campaign
 from tests.simulation.shrink import explain
+from tests.support.programs import run_python
 from tests.support.tier import seeds as default
 
 SEEDS = default("KPROD_SIMULATION_SEEDS", 200, 2000)
-ROOT = Path(__file__).parents[2]
 
 
 def test_no_invariant_breaks(seeds: range) -> None:
@@ -35,11 +32,7 @@ def _digests(hash_seed: int) -> str:
         "print(*(attempt(seed).digest for seed in range(20)))\n"
         "print(*(attempt_transactions(seed).digest for seed in range(20)))"
     )
-    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
-    command = [sys.executable, "-c", code]
-    return subprocess.run(
-        command, env=environment, cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
+    return run_python("-c", code, env={**os.environ, "PYTHONHASHSEED": str(hash_seed)}).stdout
 
 
 @pytest.mark.full

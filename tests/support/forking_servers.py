@@ -5,19 +5,18 @@ from __future__ import annotations
 import http.client
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 from kprod.broker import EmbeddedBroker
 from tests.support.committed_records import read_back
+from tests.support.ports import await_listener, free_port
+from tests.support.programs import ROOT, run_python
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = "tests.support.forked_server"
 SECONDS = 60
 CLIENTS = 4
@@ -26,24 +25,14 @@ CLIENTS = 4
 def check_pool(method: str, requests: int) -> None:
     """A pool of multiprocessing, with workers made by ``method``."""
     with EmbeddedBroker(topics={"answers": 1}) as broker:
-        command = [sys.executable, "-W", "ignore", "-m", PROGRAM, method, str(requests)]
-        ran = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=_environment(broker),
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-            timeout=10 * SECONDS,
-        )
+        command = "-W", "ignore", "-m", PROGRAM, method, str(requests)
+        ran = run_python(*command, env=_environment(broker), seconds=10 * SECONDS)
         _check(broker, ran.stdout.splitlines(), requests)
 
 
 def check_server(command: Sequence[str], requests: int, log: Path) -> None:
     """A web server: ``command`` with the address "{address}". It ends when it is told to."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with EmbeddedBroker(topics={"answers": 1}) as broker, log.open("wb") as output:
         server = subprocess.Popen(
             [part.format(address=f"127.0.0.1:{port}") for part in command],
@@ -53,7 +42,7 @@ def check_server(command: Sequence[str], requests: int, log: Path) -> None:
             stderr=output,
         )
         try:
-            _await(port, server)
+            await_listener(port, SECONDS)
             with ThreadPoolExecutor(CLIENTS) as clients:
                 answers = list(clients.map(lambda n: _answer(port, n), range(requests)))
             # The first worker may have answered all of them before the second one was ready.
@@ -74,16 +63,6 @@ def check_server(command: Sequence[str], requests: int, log: Path) -> None:
 def _environment(broker: EmbeddedBroker) -> dict[str, str]:
     path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     return {**os.environ, "KPROD_BROKER": broker.bootstrap_servers, "PYTHONPATH": path}
-
-
-def _await(port: int, server: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while server.poll() is None and time.monotonic() < deadline:
-        with suppress(OSError):
-            socket.create_connection(("127.0.0.1", port)).close()
-            return
-        time.sleep(0.05)
-    raise AssertionError("the server does not answer")
 
 
 def _answer(port: int, number: int) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-import time
+
+from tests.support.waiting import await_true
 
 
 def free_port() -> int:
@@ -33,12 +34,14 @@ class HeldPort:
 
 def await_listener(port: int, seconds: float = 300.0) -> None:
     """Return once something accepts connections on ``port``; AssertionError if nothing does."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    raise AssertionError(f"nothing listens on 127.0.0.1:{port} after {seconds} s")
+    why = f"nothing listens on 127.0.0.1:{port} after {seconds} s"
+    await_true(lambda: listens(port), seconds, why)
+
+
+def listens(port: int) -> bool:
+    """Whether something accepts connections there now."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True

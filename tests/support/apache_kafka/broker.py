@@ -6,7 +6,6 @@ import hashlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from tests.support.apache_kafka.jars import CACHE, jars
-from tests.support.ports import HeldPort
+from tests.support.ports import HeldPort, listens
 
 CLUSTER_ID = "a3Byb2QtdGVzdHMtMDAwMA"
 JVM = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
@@ -154,7 +153,7 @@ class ApacheKafka:
                 stderr=log,
             )
         deadline = time.monotonic() + self._patience
-        while not self._listens():
+        while not listens(self._direct_port):
             code = self._process.poll()
             if code is not None or time.monotonic() > deadline:
                 self.kill()
@@ -166,13 +165,6 @@ class ApacheKafka:
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
-
-    def _listens(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self._direct_port), timeout=1).close()
-        except OSError:
-            return False
-        return True
 
     def log_tail(self) -> str:
         """The last lines the broker wrote: warnings and errors, without the frames of stacks."""
