@@ -15,7 +15,6 @@ from kprod.admin import read_topic
 from kprod.cli.spark_pipeline import Pipeline, dry_run, run_pipeline
 from kprod.errors import ConfigError
 from kprod.spark import SchemaError, WriteResult
-from tests.support.steady_names import steady_repr
 from tests.support.tier import one_of
 
 pytestmark = pytest.mark.timeout(600)
@@ -120,39 +119,3 @@ def test_a_stream_of_files_ends_when_all_are_written(
     invalid = replace(described, options={}, checkpoint=str(people / "other"))
     with pytest.raises(SchemaError, match="no column 'value'"):
         run_pipeline(cluster, invalid, tell)
-
-
-@pytest.mark.parametrize(
-    ("fields", "complaint"),
-    [
-        ({}, "read one of path, table and query; got none"),
-        ({"path": "p", "table": "t"}, "got .'path', 'table'."),
-        ({"path": "p", "stream": True}, "needs a checkpoint"),
-        (
-            {"path": "p", "stream": True, "checkpoint": "c", "master": "sc://server"},
-            "Spark Connect",
-        ),
-    ],
-    ids=steady_repr,
-)
-def test_a_pipeline_that_makes_no_sense_is_refused(fields: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ConfigError, match=complaint):
-        Pipeline(topic="t", bootstrap_servers="b:1", **fields)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"on_row_eror": "skip"}, "did you mean 'on_row_error'"),
-        ({"max_record_per_second": 5}, "did you mean 'max_records_per_second'"),
-        ({"compresion_type": "lz4"}, "did you mean 'compression_type'"),
-        ({"delivery": "atmic"}, "delivery: expected one of"),
-        ({"job_id": "night"}, 'job_id, marker_topic and transaction_prefix are for delivery="exa'),
-        ({"on_row_error": "dead_letter"}, "dead_letter_topic"),
-    ],
-)
-def test_bad_options_are_refused_before_spark_is_started(
-    options: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(ConfigError, match=said):
-        Pipeline(topic="t", bootstrap_servers="b:1", query="select 1", options=options)
