@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -13,20 +14,17 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 from kprod.admin import read_topic
-from kprod.errors import ConfigError, RecordTooLargeError, RecordTypeError
+from kprod.errors import KprodError, RecordTooLargeError, RecordTypeError
 from kprod.schema.columns.record_plan import Rows
 from kprod.spark import partition_writer
 from kprod.spark.data_source import MicroBatchWriter
 from kprod.spark.executor_producer import MeasuringProducer
 from kprod.spark.task_sender import MOST_BYTES, MOST_ROWS, TaskSender
 from kprod.types import ProducerRecord
+from tests.spark.one_task import report_of, stored
+from tests.support.steady_names import steady_repr
 
 BROKER = {"default_partitions": 1}
-
-
-def records(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
-    return [(record.key, record.value) for _, record in read_topic(bootstrap, topic)]
-
 
 Keyed = Row("key", "value")
 Turned = Row("value", "key")
@@ -55,19 +53,28 @@ def test_items_of_all_kinds_keep_their_order(bootstrap: str) -> None:
         for number, (item, key, value) in enumerate(KINDS):
             items += [item] * (turn * number % 7) + [Alone(f"{turn} {number}")]
             expected += [(key, value)] * (turn * number % 7) + [(None, b"%d %d" % (turn, number))]
-    writer = partition_writer("mixed", bootstrap_servers=bootstrap)
-    (report,) = writer(iter(items))
-    assert records(bootstrap, "mixed") == expected
+    report = report_of(bootstrap, "mixed", items)
+    assert stored(bootstrap, "mixed") == expected
     payload = sum(len(part or b"") for record in expected for part in record)
     assert (report["records"], report["bytes"]) == (len(expected), payload)
 
 
-def test_what_is_no_record_fails_in_the_midst_of_a_slice(bootstrap: str) -> None:
-    writer = partition_writer("odd", bootstrap_servers=bootstrap)
-    with pytest.raises(RecordTypeError, match="a tuple of 7"):
-        writer(iter([b"v"] * 100 + [tuple(range(7))] + [b"v"] * 100))
-    with pytest.raises(RecordTooLargeError):
-        writer(iter([b"v"] * 100 + [bytes(2_000_000)]))
+@pytest.mark.parametrize(
+    ("item", "error"),
+    [
+        (bytes(2_000_000), RecordTooLargeError),
+        (tuple(range(7)), RecordTypeError),
+        (17, RecordTypeError),
+        (None, RecordTypeError),
+    ],
+    ids=["too large", "long tuple", "number", "None"],
+)
+@pytest.mark.parametrize("before", [0, 1, 100])
+def test_what_is_no_record_fails_the_task_at_any_place(
+    bootstrap: str, item: Any, error: type[KprodError], before: int
+) -> None:
+    with pytest.raises(error):
+        report_of(bootstrap, "no-record", [*[b"v"] * before, item, b"v"])
 
 
 class Slices(MeasuringProducer):
@@ -123,7 +130,18 @@ PACKED: dict[str, Any] = {
         {"name": "id", "type": "int"}, {"name": "who", "type": ["null", "string"]}]}""",
     "schema_id": 7,
 }
+JSON: dict[str, Any] = {"value_format": "json"}
 FRAME = b"\0\0\0\0\7"
+NUMBERS = count()
+
+Stored = list[tuple[bytes | None, bytes | None]]
+
+
+def written(bootstrap: str, items: list[Any], **options: Any) -> Stored:
+    """Keys and values in a topic of its own after one task has written ``items``."""
+    topic = f"of-its-own-{next(NUMBERS)}"
+    report_of(bootstrap, topic, items, **options)
+    return stored(bootstrap, topic)
 
 
 class Seen:
@@ -133,6 +151,24 @@ class Seen:
         return dataclasses.replace(record, headers=(*record.headers, ("seen", b"1")))
 
 
+@pytest.mark.parametrize(
+    ("topic", "options", "columns", "value"),
+    [
+        ("seen-avro", AVRO, {"value": ["abc"]}, FRAME + b"\x06abc"),
+        ("seen-packed", PACKED, {"id": [1], "who": ["Ada"]}, FRAME + b"\2\2\6Ada"),
+        ("seen-struct", JSON, {"value": [{"a": 1}]}, b'{"a":1}'),
+        ("seen-json", JSON, {"id": [1], "who": ["Ada"]}, b'{"id":1,"who":"Ada"}'),
+    ],
+)
+def test_columns_are_encoded_before_an_interceptor_sees_their_rows(
+    bootstrap: str, topic: str, options: dict[str, Any], columns: Any, value: bytes
+) -> None:
+    rows = pa.RecordBatch.from_pydict(columns)
+    report_of(bootstrap, topic, [rows], interceptors=[Seen()], **options)
+    ((_, record),) = read_topic(bootstrap, topic)
+    assert (record.key, record.value, record.headers) == (None, value, (("seen", b"1"),))
+
+
 class Tuple:
     """A serializer of keys."""
 
@@ -140,91 +176,60 @@ class Tuple:
         return repr(data).encode()
 
 
-Stored = list[tuple[bytes | None, bytes | None]]
-
-
-def stored(bootstrap: str, topic: str | None, items: list[Any], **options: Any) -> Stored:
-    """Keys and values in the topic after one task has written ``items``."""
-    list(partition_writer(topic, bootstrap_servers=bootstrap, **options)(iter(items)))
-    return [(record.key, record.value) for _, record in read_topic(bootstrap, topic or "named")]
-
-
-@pytest.mark.parametrize(
-    ("topic", "options", "columns", "value"),
-    [
-        ("seen-avro", AVRO, {"value": ["abc"]}, FRAME + b"\x06abc"),
-        ("seen-packed", PACKED, {"id": [1], "who": ["Ada"]}, FRAME + b"\2\2\6Ada"),
-        ("seen-struct", {"value_format": "json"}, {"value": [{"a": 1}]}, b'{"a":1}'),
-        ("seen-json", {"value_format": "json"}, {"id": [1], "who": ["Ada"]}, None),
-    ],
-)
-def test_columns_are_encoded_before_an_interceptor_sees_their_rows(
-    bootstrap: str, topic: str, options: dict[str, Any], columns: Any, value: bytes | None
-) -> None:
-    rows = pa.RecordBatch.from_pydict(columns)
-    found = stored(bootstrap, topic, [rows], interceptors=[Seen()], **options)
-    assert found == [(None, value or b'{"id":1,"who":"Ada"}')]
-    ((_, record),) = read_topic(bootstrap, topic)
-    assert record.headers == (("seen", b"1"),)
-
-
 def test_a_key_serializer_leaves_the_format_of_the_value_alone(bootstrap: str) -> None:
-    rows = pa.RecordBatch.from_pydict({"value": [{"a": 1}], "key": [{"b": 2}]})
-    options = {"value_format": "json", "key_serializer": Tuple()}
-    assert stored(bootstrap, "keyed", [rows], **options) == [(b"{'b': 2}", b'{"a":1}')]
-    items = [{"value": {"a": 1}, "key": {"b": 2}}]
-    found = stored(bootstrap, "keyed-items", items, **options)
-    assert found == [(b"{'b': 2}", b'{"a":1}')]
+    item = {"value": {"a": 1}, "key": {"b": 2}}
+    for items in ([pa.RecordBatch.from_pylist([item])], [item]):
+        found = written(bootstrap, items, **JSON, key_serializer=Tuple())
+        assert found == [(b"{'b': 2}", b'{"a":1}')]
 
 
 @pytest.mark.parametrize(
-    ("number", "options", "item", "record"),
+    ("options", "item", "record"),
     [
-        (0, AVRO, "abc", (None, FRAME + b"\6abc")),
-        (1, AVRO, {"value": "abc", "key": "k"}, (b"k", FRAME + b"\6abc")),
-        (2, AVRO, Row(value="abc"), (None, FRAME + b"\6abc")),
-        (3, AVRO, ("k", "abc", {"h": b"1"}, 17), (b"k", FRAME + b"\6abc")),
-        (4, AVRO, {"value": None, "key": "k"}, (b"k", None)),
-        (5, PACKED, Row(id=1, who="Ada"), (None, FRAME + b"\2\2\6Ada")),
-        (6, PACKED, {"id": 1, "who": None, "key": "k"}, (b"k", FRAME + b"\2\0")),
-        (7, {"value_format": "json"}, "text as it is", (None, b"text as it is")),
-        (8, {"value_format": "json"}, {"value": {"a": [1, None]}}, (None, b'{"a":[1,null]}')),
-        (9, {"value_format": "json"}, {"id": 1, "timestamp": 5}, (None, b'{"id":1}')),
-        (10, {"value_format": "json"}, Row(a=Row(b=b"x")), (None, b'{"a":{"b":"eA=="}}')),
-        (16, {"value_format": "json"}, {"b": bytearray(b"x")}, (None, b'{"b":"eA=="}')),
-        (11, {"key_format": "json"}, ({"a": 1}, "v"), (b'{"a":1}', b"v")),
+        (AVRO, "abc", (None, FRAME + b"\6abc")),
+        (AVRO, {"value": "abc", "key": "k"}, (b"k", FRAME + b"\6abc")),
+        (AVRO, Row(value="abc"), (None, FRAME + b"\6abc")),
+        (AVRO, ("k", "abc", {"h": b"1"}, 17), (b"k", FRAME + b"\6abc")),
+        (AVRO, {"value": None, "key": "k"}, (b"k", None)),
+        (PACKED, Row(id=1, who="Ada"), (None, FRAME + b"\2\2\6Ada")),
+        (PACKED, {"id": 1, "who": None, "key": "k"}, (b"k", FRAME + b"\2\0")),
+        (JSON, "text as it is", (None, b"text as it is")),
+        (JSON, {"value": {"a": [1, None]}}, (None, b'{"a":[1,null]}')),
+        (JSON, {"id": 1, "timestamp": 5}, (None, b'{"id":1}')),
+        (JSON, Row(a=Row(b=b"x")), (None, b'{"a":{"b":"eA=="}}')),
+        (JSON, {"b": bytearray(b"x")}, (None, b'{"b":"eA=="}')),
         (
-            12,
-            {"value_format": "json"},
+            JSON,
             {"at": datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)},
             (None, b'{"at":"2026-01-02T00:00:00.000Z"}'),
         ),
-        (13, {"columns": {"value": "payload"}}, {"payload": "abc"}, (None, b"abc")),
-        (14, {"columns": {"value": "payload"}}, Row(payload="abc"), (None, b"abc")),
+        ({"key_format": "json"}, ({"a": 1}, "v"), (b'{"a":1}', b"v")),
+        ({"columns": {"value": "payload"}}, {"payload": "abc"}, (None, b"abc")),
+        ({"columns": {"value": "payload"}}, Row(payload="abc"), (None, b"abc")),
         (
-            15,
-            {"value_format": "json", "columns": {"key": "tail"}},
+            {**JSON, "columns": {"key": "tail"}},
             Row(id=1, tail="N1"),
             (b"N1", b'{"id":1,"tail":"N1"}'),
         ),
     ],
-)  # fmt: skip
+    ids=steady_repr,
+)
 def test_an_item_has_the_bytes_that_its_row_of_a_batch_would(
-    bootstrap: str, number: int, options: dict[str, Any], item: Any, record: Any
+    bootstrap: str, options: dict[str, Any], item: Any, record: Any
 ) -> None:
-    assert stored(bootstrap, f"item-{number}", [item, item], **options) == [record] * 2
+    assert written(bootstrap, [item, item], **options) == [record] * 2
 
 
 def test_the_bytes_of_an_item_do_not_depend_on_its_neighbours(bootstrap: str) -> None:
     """In one column 1 would become 1.0 beside 1.5."""
-    items = [{"n": 1}, {"n": 1.5}, {"n": "x", "m": None}]
-    found = stored(bootstrap, "neighbours", items, value_format="json")
+    found = written(bootstrap, [{"n": 1}, {"n": 1.5}, {"n": "x", "m": None}], **JSON)
     assert [value for _, value in found] == [b'{"n":1}', b'{"n":1.5}', b'{"n":"x"}']
 
 
 def test_a_column_may_name_the_topic_of_items(bootstrap: str) -> None:
     items = [Row(value="abc", where="named")]
-    assert stored(bootstrap, None, items, columns={"topic": "where"}) == [(None, b"abc")]
+    report_of(bootstrap, None, items, columns={"topic": "where"})
+    assert stored(bootstrap, "named") == [(None, b"abc")]
 
 
 @pytest.mark.parametrize(
@@ -236,39 +241,23 @@ def test_a_column_may_name_the_topic_of_items(bootstrap: str) -> None:
         ({"value": 2**70}, "value: "),
         ({"id": 1}, "value: struct<id: int64> does not fit"),
     ],
+    ids=steady_repr,
 )
 def test_an_item_that_the_format_cannot_write_is_invalid(
     bootstrap: str, item: Any, complaint: str
 ) -> None:
     with pytest.raises(RecordTypeError, match=complaint):
-        stored(bootstrap, "unfit", [item], **AVRO)
-    letters: dict[str, Any] = {"on_row_error": "dead_letter", "dead_letter_topic": "unfit-dead"}
-    writer = partition_writer("unfit-but-one", bootstrap_servers=bootstrap, **AVRO, **letters)
-    (report,) = writer(iter([item, "abc"]))
-    assert (report["records"], report["dead_letters"]) == (1, 1)
+        report_of(bootstrap, "unfit", [item], **AVRO)
+    report = report_of(bootstrap, "unfit", [item, "abc"], **AVRO, on_row_error="skip")
+    assert (report["records"], report["skipped"]) == (1, 1)
 
 
 def test_what_has_no_bytes_or_time_is_a_dead_letter(bootstrap: str) -> None:
     odd = [{"value": "\ud800"}, "\ud800", ("k", "v", None, datetime.datetime(1, 1, 1)), Keyed("k")]
     letters: dict[str, Any] = {"on_row_error": "dead_letter", "dead_letter_topic": "odd-dead"}
-    (report,) = partition_writer("odd", bootstrap_servers=bootstrap, **letters)(iter([*odd, "v"]))
+    report = report_of(bootstrap, "odd", [*odd, "v"], **letters)
     assert (report["records"], report["dead_letters"]) == (1, 4)
-    assert [value for _, value in records(bootstrap, "odd-dead")][:2] == [b"?", b"?"]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {**AVRO, "value_serializer": str.encode},
-        {"value_format": "json", "value.serializer": str.encode},
-        {"key_format": "json", "key_serializer": str.encode},
-    ],
-)
-def test_a_format_and_a_serializer_exclude_each_other(options: dict[str, Any]) -> None:
-    role = next(iter(options)).partition("_")[0]
-    complaint = f"{role}_format and {role}_serializer cannot be combined"
-    with pytest.raises(ConfigError, match=complaint):
-        partition_writer("t", bootstrap_servers="broker:9092", **options)
+    assert [value for _, value in stored(bootstrap, "odd-dead")][:2] == [b"?", b"?"]
 
 
 def test_every_spark_passes_arrow_batches_to_a_stream() -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import Row
 
 from kprod.errors import RecordTypeError
 from kprod.schema.columns.payload_format import PayloadFormat
-from kprod.schema.columns.record_plan import RecordPlan, read_batch
+from kprod.schema.columns.record_plan import RecordPlan, Rows, read_batch
 from tests.support.steady_names import steady_repr
 
 SHAPES = RecordPlan(topic="t")
@@ -41,29 +41,15 @@ KEYED = Row("key", "value")
             Row(value="v", headers=[Row(key="h", value=b"x"), Row(key="h", value=None)]),
             ("t", b"v", None, [("h", b"x"), ("h", None)], None, None),
         ),
+        (
+            {"value": "", "timestamp": NOON.astimezone().replace(tzinfo=None)},  # local time
+            ("t", b"", None, None, None, NOON_MS),
+        ),
     ],
     ids=steady_repr,
 )
 def test_an_item_becomes_arguments(item: Any, arguments: tuple[Any, ...]) -> None:
     assert SHAPES.read(item) == arguments
-
-
-def test_rows_of_a_partition_may_differ() -> None:
-    read = SHAPES.read
-    assert read(Row(key="k", value="v")) == ("t", b"v", b"k", None, None, None)
-    assert read(Row(value="v", key="k")) == ("t", b"v", b"k", None, None, None)
-    assert read(Row(value="v")) == ("t", b"v", None, None, None, None)
-    assert read(Row(value="v", partition=2)) == ("t", b"v", None, None, 2, None)
-    assert read(b"v") == ("t", b"v", None, None, None, None)
-    with pytest.raises(RecordTypeError, match="not part of a Kafka record"):
-        read(Row(value="v", carrier="UA"))
-    with pytest.raises(RecordTypeError, match="not part of a Kafka record"):
-        read(Row(value="v", carrier="UA"))
-
-
-def test_a_timestamp_without_zone_is_local_time() -> None:
-    local = NOON.astimezone().replace(tzinfo=None)
-    assert SHAPES.read({"value": b"", "timestamp": local})[5] == NOON_MS
 
 
 def test_columns_may_have_other_names() -> None:
@@ -100,16 +86,20 @@ def test_what_is_no_record_is_refused(item: Any, complaint: str) -> None:
         SHAPES.read(item)
 
 
-def test_a_packed_value_has_no_column_twice() -> None:
-    """A frame that was joined to another one may have two of a name."""
-    plan = RecordPlan(topic="t", value=PayloadFormat("json"))
-    with pytest.raises(RecordTypeError, match="more than one column 'id'"):
-        plan.find(["id", "name", "id"])
-
-
 def test_a_record_needs_a_topic() -> None:
     with pytest.raises(RecordTypeError, match="has no topic"):
         RecordPlan(topic=None).read(b"v")
+
+
+def test_no_column_is_taken_that_is_missing_or_there_twice() -> None:
+    """A frame that was joined to another one may have two of a name."""
+    plan = RecordPlan(topic=None, columns={"value": "payload"})
+    with pytest.raises(RecordTypeError, match="no column 'payload'"):
+        plan.find(["key"])
+    packing = RecordPlan(topic="t", value=PayloadFormat("json"))
+    for of, columns in ((plan, ["payload", "payload"]), (packing, ["id", "name", "id"])):
+        with pytest.raises(RecordTypeError, match=f"more than one column '{columns[0]}'"):
+            of.find(columns)
 
 
 TEXT_TYPES = [
@@ -119,34 +109,34 @@ TEXT_TYPES = [
     pa.binary(),
     pa.large_binary(),
     pa.binary_view(),
-    pa.dictionary(pa.int32(), pa.string()),
 ]
 
 
 @pytest.mark.parametrize("kind", TEXT_TYPES, ids=str)
-def test_every_kind_of_text_becomes_bytes(kind: Any) -> None:
+def test_every_kind_of_text_becomes_bytes_and_is_weighed(kind: Any) -> None:
     column = pa.array(["a", None, "gr\u00fcn", ""]).cast(kind)
-    batch = pa.RecordBatch.from_arrays([column], ["value"])
-    assert [row[1] for row in read_batch(batch, SHAPES)] == [b"a", None, "gr\u00fcn".encode(), b""]
+    batch = pa.RecordBatch.from_arrays([column, column], ["value", "key"])
+    expected = [b"a", None, "gr\u00fcn".encode(), b""]
+    assert [row[1:3] for row in read_batch(batch, SHAPES)] == [(one, one) for one in expected]
+    assert Rows("t", batch).slice(1).nbytes == 2 * len("gr\u00fcn".encode())
 
 
-def test_headers_may_be_structs_and_timestamps_numbers() -> None:
-    header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-    batch = pa.RecordBatch.from_pydict(
-        {
-            "value": pa.array(["v"]),
-            "headers": pa.array([[{"key": "h", "value": None}]], header),
-            "timestamp": pa.array([17], pa.int64()),
-        }
-    )
-    assert list(read_batch(batch, SHAPES)) == [("t", b"v", None, [("h", None)], None, 17)]
+def test_rows_are_cut() -> None:
+    payloads = {"value": [b"a", None, b"ccc"], "key": [None, b"k", b"kk"]}
+    rows = Rows("t", pa.RecordBatch.from_pydict(payloads))
+    assert (rows.num_rows, rows.nbytes) == (3, 7)
+    assert (rows.slice(1, 1).num_rows, rows.slice(1, 1).nbytes) == (1, 1)
+    assert rows.slice(1).arguments(1) == ("t", b"ccc", b"kk", None, None, None)
+    unkeyed = Rows("t", pa.RecordBatch.from_pydict({"value": [b"a"]}))
+    assert unkeyed.slice(0).arguments(0)[2] is None
+    nothing = Rows("t", pa.RecordBatch.from_pydict({"value": pa.nulls(2)}))
+    assert (nothing.nbytes, nothing.slice(0, 0).nbytes, nothing.slice(0, 0).num_rows) == (0, 0, 0)
 
 
 def test_times_before_1970_are_cut_downwards() -> None:
-    for unit in ("us", "ns"):
-        parts = {"us": 10**3, "ns": 10**6}[unit]
+    for unit, parts in (("us", 10**3), ("ns", 10**6)):
         told = [-parts - 1, -parts, -1, 0, 1, 2**63 - 1, -(2**63) + 1]
         times = pa.array([*told, None], pa.timestamp(unit, "UTC"))
         batch = pa.RecordBatch.from_pydict({"value": [b"v"] * 8, "timestamp": times})
-        read = read_batch(batch, RecordPlan(topic="t"))
+        read = read_batch(batch, SHAPES)
         assert [timestamp for *_, timestamp in read] == [*(each // parts for each in told), None]

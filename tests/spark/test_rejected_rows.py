@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -12,11 +11,12 @@ from kprod.admin import read_topic
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log.log_config import LogConfig
 from kprod.errors import KprodError
-from kprod.spark import RowErrorLimitExceeded, partition_writer
+from kprod.spark import RowErrorLimitExceeded
+from tests.spark.one_task import report_of, values
 
 ROWS = 2_000
 LARGEST = 20_000  # bytes of a batch that the broker takes
-
+LETTERS: dict[str, Any] = {"on_row_error": "dead_letter", "dead_letter_topic": "dead"}
 
 BROKER = {"default_partitions": 2, "log_config": LogConfig(max_message_bytes=LARGEST)}
 
@@ -44,22 +44,10 @@ def poisoned() -> pa.RecordBatch:
     )
 
 
-def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    return iter(batch.to_pylist())
-
-
 def test_dead_letters_are_exactly_the_rows_that_are_no_records(bootstrap: str) -> None:
-    writer = partition_writer(
-        bootstrap_servers=bootstrap,
-        on_row_error="dead_letter",
-        dead_letter_topic="dead",
-        compression_type="none",
-    )
-    (report,) = writer(iter([poisoned()]))
-    (told,) = report.to_pylist()
+    told = report_of(bootstrap, None, [poisoned()], **LETTERS, compression_type="none")
     assert (told["records"], told["dead_letters"], told["skipped"]) == (ROWS - 20, 20, 0)
-    good = {record.value for _, record in read_topic(bootstrap, "good")}
-    assert good == {b"row %d" % row for row in range(ROWS) if row % 100}
+    assert values(bootstrap, "good") == sorted(b"row %d" % row for row in range(ROWS) if row % 100)
     dead = [record for _, record in read_topic(bootstrap, "dead")]
     assert sorted(int((record.value or b"").split()[1]) for record in dead) == list(
         range(0, ROWS, 100)
@@ -83,28 +71,24 @@ def test_dead_letters_are_exactly_the_rows_that_are_no_records(bootstrap: str) -
 
 
 def test_rows_by_themselves_are_judged_as_those_of_batches(bootstrap: str) -> None:
-    rows = [row | {"topic": "by-row"} if row["topic"] else row for row in rows_of(poisoned())]
+    rows = [row | {"topic": row["topic"] and "by-row"} for row in poisoned().to_pylist()]
     few = [row for row in rows if row["partition"] != 9]  # each of these waits for its partition
-    writer = partition_writer(
-        bootstrap_servers=bootstrap, on_row_error="skip", compression_type="none"
-    )
-    (told,) = writer(iter(few))
+    told = report_of(bootstrap, None, few, on_row_error="skip", compression_type="none")
     assert (told["records"], told["skipped"]) == (ROWS - 20, 16)
     assert any("RecordTooLargeError" in reason for reason in told["reasons"])
 
 
 def test_more_than_the_limit_fails_the_task(bootstrap: str) -> None:
-    writer = partition_writer(bootstrap_servers=bootstrap, on_row_error="skip", max_row_errors=3)
     with pytest.raises(RowErrorLimitExceeded, match="more than 3 rows"):
-        writer(iter([poisoned()]))
+        report_of(bootstrap, None, [poisoned()], on_row_error="skip", max_row_errors=3)
 
 
 def test_without_a_policy_the_first_one_fails_the_task(bootstrap: str) -> None:
     with pytest.raises(KprodError, match="record 0: the record has no topic"):
-        partition_writer(bootstrap_servers=bootstrap)(iter([poisoned()]))
+        report_of(bootstrap, None, [poisoned()])
 
 
-def test_a_row_that_no_serializer_takes_is_a_letter_all_the_same() -> None:
+def test_a_row_that_no_serializer_takes_is_a_letter_all_the_same(bootstrap: str) -> None:
     """The letter goes through the same producer, but not through the same serializer again."""
 
     def serialized(number: int) -> bytes:
@@ -112,20 +96,12 @@ def test_a_row_that_no_serializer_takes_is_a_letter_all_the_same() -> None:
             raise ValueError("two")
         return b"x" * LARGEST * 1000 if number == 3 else b"%d" % number
 
-    with EmbeddedBroker(topics={"good": 1, "dead": 1}) as broker:
-        writer = partition_writer(
-            "good",
-            bootstrap_servers=broker.bootstrap_servers,
-            value_serializer=serialized,
-            on_row_error="dead_letter",
-            dead_letter_topic="dead",
-        )
-        rows = [*({"value": number} for number in range(5)), {"no": "value"}]
-        (told,) = writer(iter(rows))
-        assert (told["records"], told["dead_letters"]) == (3, 3)
-        assert [record.value for record in broker.records("good")] == [b"0", b"1", b"4"]
-        dead = [record.value for record in broker.records("dead")]
-    assert dead == [b"2", b"3", b"{'no': 'value'}"]
+    rows = [*({"value": number} for number in range(5)), {"no": "value"}]
+    options = {**LETTERS, "dead_letter_topic": "unserialized"}
+    told = report_of(bootstrap, "taken", rows, value_serializer=serialized, **options)
+    assert (told["records"], told["dead_letters"]) == (3, 3)
+    assert values(bootstrap, "taken") == [b"0", b"1", b"4"]
+    assert values(bootstrap, "unserialized") == [b"2", b"3", b"{'no': 'value'}"]
 
 
 @pytest.mark.parametrize("shape", ["batches", "batches with partitions", "dicts"])
@@ -135,11 +111,8 @@ def test_a_topic_that_cannot_be_is_the_fault_of_its_rows(bootstrap: str, shape: 
     ]
     if shape == "batches with partitions":
         rows = [row | {"partition": 0} for row in rows]
-    topics: dict[str, Any] = {"on_row_error": "dead_letter", "dead_letter_topic": "nameless"}
-    writer = partition_writer(bootstrap_servers=bootstrap, **topics)
     items = rows if shape == "dicts" else [pa.RecordBatch.from_pylist(rows)]
-    (report,) = writer(iter(items))
-    told = report if shape == "dicts" else report.to_pylist()[0]
+    told = report_of(bootstrap, None, items, **{**LETTERS, "dead_letter_topic": "nameless"})
     assert (told["records"], told["dead_letters"]) == (6, 3)
     letters = [record for _, record in read_topic(bootstrap, "nameless")][-3:]
     assert sorted(record.value or b"" for record in letters) == [b"0", b"3", b"6"]
@@ -154,13 +127,8 @@ def test_letters_and_reasons_are_short_however_long_their_errors_and_topics_are(
 
     rows = [{"topic": "t", "value": b"v"}, {"topic": "t" * 2_000_000, "value": b"v"}]
     with EmbeddedBroker() as broker:
-        writer = partition_writer(
-            bootstrap_servers=broker.bootstrap_servers,
-            value_serializer=serialized,
-            on_row_error="dead_letter",
-            dead_letter_topic="dead",
-        )
-        (told,) = writer(iter(rows))
+        servers = broker.bootstrap_servers
+        told = report_of(servers, None, rows, value_serializer=serialized, **LETTERS)
         letters = [dict(record.headers) for record in broker.records("dead")]
     assert told["dead_letters"] == 2
     assert max(map(len, told["reasons"])) < 1_000
@@ -174,17 +142,15 @@ def test_letters_and_reasons_are_short_however_long_their_errors_and_topics_are(
 @pytest.mark.parametrize("shape", ["batches", "dicts", "pairs"])
 def test_rows_behind_one_that_only_the_broker_refuses_are_stored_once(shape: str) -> None:
     rows = [{"key": b"k" if n % 7 else None, "value": b"%d" % n} for n in range(ROWS)]
+    shapes: dict[str, list[Any]] = {
+        "batches": [pa.RecordBatch.from_pylist(rows)],
+        "dicts": rows,
+        "pairs": [(row["key"], row["value"]) for row in rows],
+    }
     with EmbeddedBroker() as broker:
         broker.create_topic("compacted", 1, {"cleanup.policy": "compact"})
-        writer = partition_writer(
-            "compacted", bootstrap_servers=broker.bootstrap_servers, on_row_error="skip"
-        )
-        if shape == "batches":
-            (report,) = writer(iter([pa.RecordBatch.from_pylist(rows)]))
-            (told,) = report.to_pylist()
-        else:
-            pairs = [(row["key"], row["value"]) for row in rows]
-            (told,) = writer(iter(rows if shape == "dicts" else pairs))
+        servers = broker.bootstrap_servers
+        told = report_of(servers, "compacted", shapes[shape], on_row_error="skip")
         stored = [int(record.value or b"") for record in broker.records("compacted")]
     good = [n for n in range(ROWS) if n % 7]
     assert sorted(stored) == good
@@ -195,9 +161,8 @@ def test_rows_behind_one_that_only_the_broker_refuses_are_stored_once(shape: str
 def test_a_pair_that_is_too_large_is_rejected_alone(bootstrap: str, partitioner: str) -> None:
     topic = f"pairs-{partitioner}"
     options: dict[str, Any] = {"compression_type": "none", "partitioner": partitioner}
-    writer = partition_writer(topic, bootstrap_servers=bootstrap, on_row_error="skip", **options)
     pairs = [(b"k", bytes(3_000_000) if n in (0, 500, 999) else b"%d" % n) for n in range(1_000)]
-    (told,) = writer(iter(pairs))
+    told = report_of(bootstrap, topic, pairs, on_row_error="skip", **options)
     assert (told["records"], told["skipped"]) == (997, 3)
     written = [int(record.value or b"") for _, record in read_topic(bootstrap, topic)]
     assert written == [n for n in range(1_000) if n not in (0, 500, 999)]
@@ -232,22 +197,12 @@ def unreadable(rows: int) -> pa.RecordBatch:
 def test_rows_that_cannot_be_read_are_rejected_alone(rows: int, options: dict[str, Any]) -> None:
     with EmbeddedBroker() as broker:
         servers = broker.bootstrap_servers
-        writer = partition_writer(
-            bootstrap_servers=servers,
-            on_row_error="dead_letter",
-            dead_letter_topic="dead",
-            **options,
-        )
-        (report,) = writer(iter([unreadable(rows)]))
-        (told,) = report.to_pylist()
+        told = report_of(servers, None, [unreadable(rows)], **LETTERS, **options)
         assert (told["records"], told["dead_letters"]) == (rows - 4, 4)
-        written = {record.value for _, record in read_topic(servers, "readable")}
-        assert written == {b"row %d" % row for row in range(4, rows)}
-        dead = {record.value: dict(record.headers) for _, record in read_topic(servers, "dead")}
-        assert sorted(value or b"" for value in dead) == [b"row %d" % row for row in range(4)]
-        assert {letter["kprod.dlq.reason"] for letter in dead.values()} <= {
-            b"RecordTypeError",
-            b"InvalidRecordError",
-        }
+        expected = [b"row %d" % row for row in range(rows)]
+        assert values(servers, "readable") == sorted(expected[4:])
+        assert values(servers, "dead") == expected[:4]
+        reasons = {dict(r.headers)["kprod.dlq.reason"] for _, r in read_topic(servers, "dead")}
+        assert reasons <= {b"RecordTypeError", b"InvalidRecordError"}
         with pytest.raises(KprodError):
-            partition_writer(bootstrap_servers=servers, **options)(iter([unreadable(rows)]))
+            report_of(servers, None, [unreadable(rows)], **options)
