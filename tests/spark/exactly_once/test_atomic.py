@@ -15,17 +15,11 @@ from kprod.broker import EmbeddedBroker, TransactionConfig
 from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import ProducerFencedError
 from kprod.exactly_once import atomic
-from kprod.exactly_once.errors import (
-    BatchIncomplete,
-    TransactionTooSlow,
-)
+from kprod.exactly_once.errors import BatchIncomplete, TransactionTooSlow
 from kprod.exactly_once.marker import Marker
 from kprod.exactly_once.protocol import decided
 from kprod.exactly_once.shard import Shard
-from kprod.exactly_once.steps import (
-    Delivered,
-    PreparedShard,
-)
+from kprod.exactly_once.steps import Delivered, PreparedShard
 from kprod.spark.job_tasks import BatchEnd, TaskOutcome, commit_batch, end_here
 from kprod.spark.options import job_options
 from kprod.spark.partition_writer import task_writer
@@ -74,12 +68,8 @@ def prepared(servers: str, topic: str, **values: Any) -> list[PreparedShard]:
 
 
 def end(servers: str, topic: str, of: Sequence[PreparedShard], **values: Any) -> BatchEnd:
-    made = BatchEnd(
-        of=shard(topic, **values),
-        shards=2,
-        prepared=tuple(of),
-        options=options(servers),
-    )
+    of_driver = shard(topic, **values)
+    made = BatchEnd(of=of_driver, shards=2, prepared=tuple(of), options=options(servers))
     shipped: BatchEnd = pickle.loads(pickle.dumps(made))
     return shipped
 
@@ -107,17 +97,11 @@ def test_an_attempt_aborts_what_the_batch_has_not_waited_for(servers: str) -> No
     """A task that outlives its start lays out the batch while an atomic task writes."""
     topic = "outlived"
 
-    def first(producer: Any) -> None:
-        for row in rows_of(0):
-            producer.send(topic, row)
+    def first() -> None:
+        deliver(servers, shard(topic, run="first"), rows_of(0))
 
     with pytest.raises(ProducerFencedError, match="without this attempt"):
-        write(
-            servers,
-            shard(topic, 1, run="second"),
-            rows_of(1),
-            before_rows=lambda: deliver(servers, shard(topic, run="first"), first),
-        )
+        write(servers, shard(topic, 1, run="second"), rows_of(1), before_rows=first)
     assert not [one for one in open_transactions(servers) if topic in one.transactional_id]
 
 

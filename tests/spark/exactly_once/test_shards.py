@@ -18,11 +18,7 @@ from kprod.broker import ApiKey, EmbeddedBroker, Fault, TransactionConfig
 from kprod.broker.log.log_config import LogConfig
 from kprod.errors import ConfigError, DeliveryError, ProducerFencedError
 from kprod.exactly_once import protocol
-from kprod.exactly_once.errors import (
-    RowsChanged,
-    StaleBatch,
-    TransactionTooSlow,
-)
+from kprod.exactly_once.errors import RowsChanged, StaleBatch, TransactionTooSlow
 from kprod.exactly_once.marker import Marker
 from kprod.exactly_once.runner import Runner
 from kprod.exactly_once.shard import Shard
@@ -52,16 +48,24 @@ def shard(topic: str, number: int = 0, **values: Any) -> Shard:
     return Shard(number=number, topic=topic, **given)
 
 
-def sends(topic: str, rows: list[bytes], before_end: Callable[[], None] = lambda: None) -> Any:
+def deliver(
+    servers: str,
+    wanted: Shard,
+    values: Sequence[bytes],
+    meanwhile: Callable[[], object] = lambda: None,
+    **given: Any,
+) -> Delivered:
+    """An attempt at the shard; ``meanwhile`` is called behind its rows."""
+
     def send_rows(producer: Any) -> None:
-        for row in rows:
-            producer.send(topic, row)
-        before_end()
+        for value in values:
+            producer.send(wanted.topic, value)
+        meanwhile()
 
-    return send_rows
+    return deliver_by(servers, wanted, send_rows, **given)
 
 
-def deliver(servers: str, wanted: Shard, send_rows: Any, **given: Any) -> Delivered:
+def deliver_by(servers: str, wanted: Shard, send_rows: Any, **given: Any) -> Delivered:
     options = {"bootstrap_servers": servers, **given.pop("options", {})}
     options = job_options(options, transactional=True)
     with attempt(wanted, options, send_rows, **given) as run:
@@ -80,20 +84,16 @@ def assert_there(servers: str, topic: str, expected: Sequence[bytes]) -> None:
 
 def test_a_shard_is_written_once_however_often_its_task_runs(servers: str) -> None:
     wanted = shard("again")
-    first = deliver(servers, wanted, sends("again", rows("a")))
-    second = deliver(servers, wanted, sends("again", rows("a")))
+    first, second = (deliver(servers, wanted, rows("a")) for _ in range(2))
     assert (first.by_us, second.by_us) == (True, False)
     assert second.marker == first.marker
-    assert first.marker.rows == 50
-    assert sum(found[3] for found in first.marker.ranges["again"]) == 50
-    following = deliver(servers, shard("again", batch=1), sends("again", rows("b")))
-    assert following.by_us
+    assert first.marker.rows == sum(found[3] for found in first.marker.ranges["again"]) == 50
+    assert deliver(servers, shard("again", batch=1), rows("b")).by_us
     assert_there(servers, "again", rows("a") + rows("b"))
 
 
 def test_a_loser_without_a_winner_gives_up(servers: str) -> None:
-    wanted = shard("alone", shards=None)
-    slept: list[float] = []
+    wanted, slept = shard("alone", shards=None), list[float]()
 
     def another_takes_over() -> None:
         with KafkaProducer(
@@ -101,14 +101,9 @@ def test_a_loser_without_a_winner_gives_up(servers: str) -> None:
         ) as other:
             other.init_transactions()
 
+    given = {"sleep": slept.append, "options": {"transaction_timeout_ms": 20_000}}
     with pytest.raises(ProducerFencedError, match="or another job of this name"):
-        deliver(
-            servers,
-            wanted,
-            sends("alone", rows("a"), another_takes_over),
-            sleep=slept.append,
-            options={"transaction_timeout_ms": 20_000},
-        )
+        deliver(servers, wanted, rows("a"), another_takes_over, **given)
     assert 10 <= sum(slept) < 12, "half of the time that any attempt may take"
     assert_there(servers, "alone", [])
 
@@ -131,7 +126,7 @@ def deliver_placed(
             if then is not None and number + 1 == after:
                 then()
 
-    return deliver(servers, wanted, send_rows, rows=placed)
+    return deliver_by(servers, wanted, send_rows, rows=placed)
 
 
 def test_as_many_other_rows_of_the_same_size_are_not_taken_for_the_same(servers: str) -> None:
@@ -144,20 +139,26 @@ def test_as_many_other_rows_of_the_same_size_are_not_taken_for_the_same(servers:
     assert_there(servers, "alike", rows("a"))
 
 
-@pytest.mark.parametrize("other", [rows("b"), rows("a", 49), rows("a")[::-1]])
-def test_a_copy_that_lost_compares_its_rows(servers: str, other: list[bytes]) -> None:
+@pytest.mark.parametrize(
+    ("other", "are_others"),
+    [(rows("b"), True), (rows("a", 49), True), (rows("a")[::-1], False)],
+    ids=["as many others", "fewer", "in another order"],
+)
+def test_a_copy_that_lost_compares_its_rows(
+    servers: str, other: list[bytes], are_others: bool
+) -> None:
     """Two attempts of one call: the loser has sent some rows, and counts those that are left."""
-    topic = f"copies-{len(other)}-{other[0].decode().replace(' ', '-')}"
+    topic = f"copies-{len(other)}-{are_others}"
     wanted = shard(topic)
 
     def is_fenced() -> None:
         assert deliver_placed(servers, wanted, rows("a")).by_us
 
-    if sorted(other) == sorted(rows("a")):
-        assert not deliver_placed(servers, wanted, other, 20, is_fenced).by_us
-    else:
+    if are_others:
         with pytest.raises(RowsChanged, match="Nothing was written or dropped"):
             deliver_placed(servers, wanted, other, 20, is_fenced)
+    else:
+        assert not deliver_placed(servers, wanted, other, 20, is_fenced).by_us
     assert_there(servers, topic, rows("a"))
 
 
@@ -169,37 +170,19 @@ def test_a_job_whose_name_goes_on_as_another_one_does() -> None:
     assert len({name for pair in (*names, *layouts) for name in pair}) == len(names + layouts)
 
 
-def test_rows_that_another_run_fenced_are_never_dropped_in_silence(servers: str) -> None:
-    """The next attempt reads its rows once more, and compares them."""
-    wanted, other = shard("fenced"), rows("other", 2)
-
-    def is_fenced() -> None:
-        assert deliver(servers, replace(wanted, run="copy"), sends("fenced", other)).by_us
-
-    with pytest.raises(ProducerFencedError, match="written the shard, with 2 r"):
-        deliver(servers, wanted, sends("fenced", rows("a"), is_fenced))
-    with pytest.raises(RowsChanged, match="copy of the checkpoint"):
-        deliver(servers, wanted, sends("fenced", rows("a")))
-    assert_there(servers, "fenced", other)
-
-
 def test_an_attempt_that_was_fenced_by_a_later_batch_says_so(servers: str) -> None:
     def is_fenced() -> None:
-        assert deliver(servers, shard("later", batch=3), sends("later", rows("b"))).by_us
+        assert deliver(servers, shard("later", batch=3), rows("b")).by_us
 
     with pytest.raises(StaleBatch, match="batch 3 was already written"):
-        deliver(servers, shard("later", batch=2), sends("later", rows("a"), is_fenced))
+        deliver(servers, shard("later", batch=2), rows("a"), is_fenced)
     assert_there(servers, "later", rows("b"))
 
 
 def test_half_of_the_time_of_a_transaction_is_the_limit(servers: str) -> None:
-    now = [0.0]
-
-    def passes() -> None:
-        now[0] += 301.0
-
+    now = iter([0.0, 301.0])
     with pytest.raises(TransactionTooSlow, match=r"301 s.*600 s: increase transaction_timeout_ms"):
-        deliver(servers, shard("slow"), sends("slow", rows("a"), passes), now=lambda: now[0])
+        deliver(servers, shard("slow"), rows("a"), now=lambda: next(now, 301.0))
     assert_there(servers, "slow", [])
 
 
@@ -226,19 +209,17 @@ def test_an_attempt_that_slept_through_its_time_out_waits_for_nobody(
             broker.records("asleep", 5)  # waits for them
             broker.time_out_transactions()
             if written_meanwhile:
-                assert deliver(servers, wanted, sends("asleep", expected)).by_us
+                assert deliver(servers, wanted, expected).by_us
             now[0] += 601.0
             for row in expected[5:]:
                 producer.send("asleep", row)
 
-        def thaws() -> Delivered:
-            return deliver(servers, wanted, freezes, now=lambda: now[0], sleep=slept.append)
-
+        given: dict[str, Any] = {"now": lambda: now[0], "sleep": slept.append}
         if written_meanwhile:
-            assert not thaws().by_us
+            assert not deliver_by(servers, wanted, freezes, **given).by_us
         else:
             with pytest.raises(TransactionTooSlow, match="601 s"):
-                thaws()
+                deliver_by(servers, wanted, freezes, **given)
         assert slept == []
         assert_there(servers, "asleep", expected if written_meanwhile else [])
 
@@ -248,15 +229,14 @@ def test_a_time_out_above_what_brokers_allow_is_no_option() -> None:
     with EmbeddedBroker(default_partitions=PARTITIONS, transaction_config=allows) as broker:
         servers = broker.bootstrap_servers
         with pytest.raises(ConfigError, match=r"600,000.*transaction\.max\.timeout\.ms"):
-            deliver(servers, shard("long"), sends("long", rows("a")))
+            deliver(servers, shard("long"), rows("a"))
         given = {"transaction_timeout_ms": 60_000}
-        assert deliver(servers, shard("long"), sends("long", rows("a")), options=given).by_us
+        assert deliver(servers, shard("long"), rows("a"), options=given).by_us
 
 
 def test_a_record_that_the_broker_refuses_fails_the_shard(servers: str) -> None:
-    big = [random.Random(1).randbytes(200_000)]
     with pytest.raises(DeliveryError, match="1 of 1 records failed"):
-        deliver(servers, shard("large"), sends("large", big))
+        deliver(servers, shard("large"), [random.Random(1).randbytes(200_000)])
     assert_there(servers, "large", [])
 
 
@@ -269,28 +249,16 @@ def batches(layout: Layout | None, *values: str) -> Iterator[pa.RecordBatch]:
 
 
 def test_a_writer_proves_that_rows_belong_to_its_task(servers: str) -> None:
-    writer = partition_writer(
-        "placed", bootstrap_servers=servers, delivery="exactly_once", job_id="job"
-    )
+    """One task may call a writer without shards for several partitions, all under its number."""
+    given: dict[str, Any] = {"bootstrap_servers": servers, "delivery": "exactly_once"}
+    placed = partition_writer("placed", **given, job_id="job")
     with pytest.raises(ConfigError, match=r"kprod.spark.sharded\(df, 8\)"):
-        writer(batches(None, "a"))
+        placed(batches(None, "a"))
     with pytest.raises(ConfigError, match="task -1 has rows of shard 1: rows have been moved"):
-        writer(batches(Layout(1, 2), "a"))
-    with pytest.raises(ConfigError, match="transactional_id"):
-        partition_writer("t", bootstrap_servers=servers, transactional_id="mine")
-    with pytest.raises(ConfigError, match="marker_topic"):
-        partition_writer(bootstrap_servers=servers, delivery="exactly_once")
-    with pytest.raises(ConfigError, match="partition_writer runs in tasks only"):
-        partition_writer("t", bootstrap_servers=servers, delivery="atomic")
-    with pytest.raises(ConfigError, match='expected one of "at_least_once", "exactly_once"'):
-        partition_writer("t", bootstrap_servers=servers, delivery="sometimes")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("option", ["job_id", "marker_topic", "transaction_prefix"])
-def test_a_name_without_a_delivery_that_uses_it_is_refused(option: str) -> None:
-    given: dict[str, Any] = {option: "mine"}
-    with pytest.raises(ConfigError, match='are for delivery="exactly_once" and "atomic"'):
-        partition_writer("t", bootstrap_servers="h:1", **given)
+        placed(batches(Layout(1, 2), "a"))
+    for items in (batches(None, "a"), iter(["a"])):
+        with pytest.raises(ConfigError, match=r"several partitions, as after coalesce\(\)"):
+            partition_writer("folded", **given)(items)
 
 
 def write_call(servers: str, topic: str, job: str) -> PartitionWriter:
@@ -303,9 +271,8 @@ def write_call(servers: str, topic: str, job: str) -> PartitionWriter:
 @pytest.mark.parametrize("batches_without_rows", [0, 2])
 def test_a_shard_without_rows_was_not_committed(servers: str, batches_without_rows: int) -> None:
     """It has no transaction, so nobody can find it committed."""
-    nothing = next(batches(Layout(0, 2), "a")).slice(1)
-    items = [nothing] * batches_without_rows
-    report = write_call(servers, "empty", "empty").write(TaskRows(items))
+    empty = next(batches(Layout(0, 2), "a")).slice(1)
+    report = write_call(servers, "empty", "empty").write(TaskRows([empty] * batches_without_rows))
     result = write_result([report], 1.0)
     assert (report.delivered, report.records, report.transactional_id) == ("empty", 0, None)
     assert (result.committed, result.already_there, result.rewritten) == (0, 0, 0)
@@ -330,22 +297,19 @@ def test_attempts_of_a_call_write_once_and_compare_their_rows(servers: str, arro
 
 def test_a_slow_attempt_that_lost_its_race_loses_no_row_of_its_count(servers: str) -> None:
     """It is too slow between two rows, and was fenced by then: it compares all of them."""
-    wanted = shard("slow", shards=None)
+    wanted = shard("late", shards=None)
     values = TaskRows(iter([b"a", b"b"]))
     clock = [0.0]
 
-    def wins() -> None:
-        if clock[0] == 0.0 and values.count == 1:
-            assert deliver(servers, wanted, sends("slow", [b"a", b"b"])).by_us
-            clock[0] = 400.0
-
     def send(producer: Any, tick: Callable[[], None]) -> None:
         def ticks() -> None:
-            wins()
+            if clock[0] == 0.0 and values.count == 1:
+                assert deliver(servers, wanted, [b"a", b"b"]).by_us
+                clock[0] = 400.0
             tick()
 
         for value in values.each(ticks):
-            producer.send("slow", value)
+            producer.send("late", value)
             producer.finish()
 
     options = job_options({"bootstrap_servers": servers}, transactional=True)
@@ -353,15 +317,7 @@ def test_a_slow_attempt_that_lost_its_race_loses_no_row_of_its_count(servers: st
     given: dict[str, Any] = {"options": producer_options(options), "now": lambda: clock[0]}
     with Runner(shard=wanted, rows=task, **given) as runner:
         assert not runner.follow(protocol.deliver(wanted, runner.patience)).by_us
-    assert_there(servers, "slow", [b"a", b"b"])
-
-
-@pytest.mark.parametrize("items", [batches(None, "a"), iter(["a"])], ids=["arrow", "items"])
-def test_a_writer_without_shards_is_refused(servers: str, items: Any) -> None:
-    """One task may call it for several partitions, all under the number of that task."""
-    writer = partition_writer("folded", bootstrap_servers=servers, delivery="exactly_once")
-    with pytest.raises(ConfigError, match=r"several partitions, as after coalesce\(\)"):
-        writer(items)
+    assert_there(servers, "late", [b"a", b"b"])
 
 
 def test_a_marker_has_no_more_than_brokers_take() -> None:
@@ -382,14 +338,18 @@ class Closing:
         self.closed += 1
 
 
+def options_of(servers: str) -> dict[str, Any]:
+    return producer_options(job_options({"bootstrap_servers": servers}, transactional=True))
+
+
 def test_the_plug_ins_of_a_job_are_not_closed_when_other_transactions_end(servers: str) -> None:
-    plugin, wanted = Closing(), shard("plugged")
-    options = producer_options(job_options({"bootstrap_servers": servers}, transactional=True))
+    plugin = Closing()
 
     def fence() -> Generator[Step, Any, None]:
         yield FenceAll(("p.plugged.7/0",))
 
-    with Runner(shard=wanted, options={**options, "interceptor.classes": [plugin]}) as runner:
+    options = {**options_of(servers), "interceptor.classes": [plugin]}
+    with Runner(shard=shard("plugged"), options=options) as runner:
         runner.follow(fence())
     assert plugin.closed == 0
 
@@ -403,7 +363,7 @@ def test_only_the_transactions_of_the_job_are_described() -> None:
         return found
 
     with EmbeddedBroker() as broker:
-        options = producer_options(job_options({"bootstrap_servers": broker.bootstrap_servers}))
+        options = options_of(broker.bootstrap_servers)
         with KafkaProducer(**options, transactional_id="other") as producer:
             producer.init_transactions()
             producer.begin_transaction()
@@ -416,8 +376,7 @@ def test_only_the_transactions_of_the_job_are_described() -> None:
 
 
 def test_the_error_of_an_attempt_stays_though_its_producer_cannot_be_closed(servers: str) -> None:
-    options = producer_options(job_options({"bootstrap_servers": servers}))
-    wanted = shard("closing")
+    options, wanted = options_of(servers), shard("closing")
 
     @contextmanager
     def lend(_: str) -> Iterator[Any]:
