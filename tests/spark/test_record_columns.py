@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import decimal
 import json
 import re
 import struct
@@ -20,6 +22,7 @@ from kprod.schema.encoding import JsonEncoding
 from kprod.spark import partition_writer
 from kprod.spark.executor_producer import MeasuringProducer
 from kprod.spark.task_sender import READ_ROWS, TaskSender
+from kprod.types import ProducerRecord
 from tests.spark.one_task import report_of, stored, values
 from tests.support.steady_names import steady_repr
 
@@ -112,11 +115,40 @@ def test_a_text_that_is_no_utf_8_is_the_fault_of_its_row(kafka: str) -> None:
     assert "text: a text that is no UTF-8" in told["reasons"][0]
 
 
-def test_a_serializer_gets_maps_as_dicts(kafka: str) -> None:
-    kind = pa.struct([("m", pa.map_(pa.string(), pa.int64()))])
-    rows = pa.RecordBatch.from_pydict({"value": column({"m": [("a", 1), ("b", 2)]}, kind)})
-    report_of(kafka, "maps", [rows], value_serializer=lambda value: json.dumps(value).encode())
-    assert values(kafka, "maps") == [b'{"m": {"a": 1, "b": 2}}'] * ROWS
+def test_a_serializer_gets_objects_of_python(kafka: str) -> None:
+    kinds: dict[str, tuple[Any, Any]] = {
+        "flag": (pa.bool_(), True),
+        "number": (pa.int64(), -(2**63)),
+        "half": (pa.float32(), 0.5),
+        "price": (pa.decimal128(9, 2), decimal.Decimal("-1.10")),
+        "text": (pa.string(), "\u20ac"),
+        "data": (pa.binary(), b"\x00\xff"),
+        "day": (pa.date32(), MOMENT.date()),
+        "at": (pa.timestamp("us", "UTC"), MOMENT),
+        "local": (pa.timestamp("us"), MOMENT.replace(tzinfo=None)),
+        "span": (pa.duration("us"), datetime.timedelta(days=1, microseconds=-1)),
+        "list": (pa.list_(pa.int8()), [1, None]),
+        "map": (pa.map_(pa.string(), pa.list_(pa.int8())), {"k": [1], "l": None}),
+        "inner": (pa.struct([("x", pa.int8())]), {"x": None}),
+        "nothing": (pa.null(), None),
+    }
+    objects = {name: cell for name, (_, cell) in kinds.items()}
+    struct = pa.struct([(name, kind) for name, (kind, _) in kinds.items()])
+    rows = pa.RecordBatch.from_pydict({"value": column(objects, struct)})
+    seen: list[Any] = []
+    report_of(kafka, "objects", [rows], interceptors=[Keeps(seen)])
+    assert seen == [objects] * ROWS
+
+
+class Keeps:
+    """An interceptor that keeps the values that it sees."""
+
+    def __init__(self, seen: list[Any]) -> None:
+        self._seen = seen
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        self._seen.append(record.value)
+        return dataclasses.replace(record, value=b"")
 
 
 def test_a_date_that_python_does_not_have_is_the_fault_of_its_row(kafka: str) -> None:

@@ -11,8 +11,6 @@ from pyspark.sql import types
 from kprod.spark.errors import SchemaError
 from kprod.spark.partition_writer import task_writer
 from kprod.spark.schema_check import check_schema
-from tests.support.all_fields import Fields
-from tests.support.schema_registry import FakeRegistry
 from tests.support.steady_names import steady_repr
 
 PLACES: list[types.DataType] = []
@@ -99,33 +97,6 @@ def test_avro_is_refused_for(kind: types.DataType, avro: Any, why: str) -> None:
     schema = json.dumps({"type": "record", "name": "R", "fields": fields})
     with pytest.raises(SchemaError, match=why):
         check(kind, value_format="avro", avro_schema=schema)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "why"),
-    [
-        ("float", types.DoubleType(), "float: double does not fit into a field of type float"),
-        ("Int32", types.LongType(), "Int32: all.Fields has no such field"),
-        (
-            "list_timestamp",
-            types.ArrayType(types.TimestampNTZType()),
-            r"list_timestamp\[\]: timestamp.*google.protobuf.Timestamp",
-        ),
-        ("map_int32", types.ArrayType(types.LongType()), "map_int32: list.* of type map"),
-    ],
-)
-def test_protobuf_is_refused_for(name: str, kind: types.DataType, why: str) -> None:
-    with FakeRegistry() as fake:
-        writer = task_writer(
-            "t",
-            bootstrap_servers="127.0.0.1:1",
-            value_format="protobuf",
-            protobuf_message=Fields,
-            subject="s",
-            schema_registry=fake.url,
-        )
-        with pytest.raises(SchemaError, match=why):
-            check_schema(types.StructType([types.StructField(name, kind)]), writer)
 
 
 def test_a_serializer_of_the_application_gets_no_bytes_of_spark_s_own() -> None:

@@ -1,4 +1,4 @@
-"""Spark's types with their extremes, as SQL, and what each format may make of them"""
+"""Spark's types with their extremes, as SQL, and the Avro types that they are tried in"""
 
 from __future__ import annotations
 
@@ -20,15 +20,8 @@ LARGE_DECIMAL = _logical("decimal", "bytes", precision=38, scale=18)
 
 
 class Kind(NamedTuple):
-    """Values in SQL, the Avro types and the Protobuf fields that they are tried in.
-
-    ``far`` are values that Python does not have.
-    """
-
-    near: tuple[str, ...]
-    avro: tuple[Any, ...] = ()
-    proto: tuple[str, ...] = ()
-    far: tuple[str, ...] = ()
+    values: tuple[str, ...]
+    avro: tuple[Any, ...]
 
 
 def _floats(kind: str, *numbers: str) -> tuple[str, ...]:
@@ -42,27 +35,20 @@ def _decimals(kind: str, *numbers: str) -> tuple[str, ...]:
 
 
 KINDS: dict[str, Kind] = {
-    "boolean": Kind(("true", "false"), ("boolean", "string"), ("bool",)),
-    "tinyint": Kind(("-128Y", "127Y"), ("int", "long", "double"), ("int32", "uint32")),
-    "smallint": Kind(("-32768S", "32767S"), ("int", "long", "float"), ("int32", "int64")),
-    "int": Kind(("-2147483648", "2147483647"), ("int", "long", "float"), ("int32", "enum")),
+    "boolean": Kind(("true", "false"), ("boolean", "string")),
+    "tinyint": Kind(("-128Y", "127Y"), ("int", "long", "double")),
+    "smallint": Kind(("-32768S", "32767S"), ("int", "long", "float")),
+    "int": Kind(("-2147483648", "2147483647"), ("int", "long", "float")),
     "bigint": Kind(
-        ("-9223372036854775808L", "9223372036854775807L", "7L"),
-        ("long", "int", "double", MICROS),
-        ("int64", "int32", "uint64", "double"),
+        ("-9223372036854775808L", "9223372036854775807L", "7L"), ("long", "int", "double", MICROS)
     ),
-    "float": Kind(
-        _floats("float", "3.4028235e38", "1.4e-45"), ("float", "double"), ("float", "double")
-    ),
+    "float": Kind(_floats("float", "3.4028235e38", "1.4e-45"), ("float", "double")),
     "double": Kind(
-        _floats("double", "1.7976931348623157e308", "4.9e-324", "1e16", "1e22"),
-        ("double", "float"),
-        ("double", "float"),
+        _floats("double", "1.7976931348623157e308", "4.9e-324", "1e16", "1e22"), ("double", "float")
     ),
     "decimal(10,2)": Kind(
         _decimals("decimal(10,2)", "1.10", "-99999999.99", "0", "-1.28", "1.27"),
         (DECIMAL, FIXED_DECIMAL, WIDER_DECIMAL, "double", "string"),
-        ("double", "string"),
     ),
     "decimal(38,18)": Kind(
         _decimals("decimal(38,18)", "12345678901234567890.123456789012345678", "0", "-1e-18"),
@@ -75,23 +61,22 @@ KINDS: dict[str, Kind] = {
             "'q\"b\\\\s/'",
             "'\u00e9\u20ac\U0001d11e'",
             "concat(chr(1), chr(8), chr(11), chr(31), chr(127), '\u2028')",
+            "cast(X'ff22eda080' as string)",
         ),
         ("string", ENUM, "bytes", _logical("uuid", "string")),
-        ("string", "enum", "bytes"),
-        far=("cast(X'ff22eda080' as string)",),
     ),
-    "binary": Kind(
-        ("X''", "X'00ff10'", "X'fbff'"), ("bytes", FIXED, "string"), ("bytes", "string")
-    ),
+    "binary": Kind(("X''", "X'00ff10'", "X'fbff'"), ("bytes", FIXED, "string")),
     "date": Kind(
-        ("date'2024-02-29'", "date'0001-01-01'", "date'9999-12-31'", "date'1969-12-31'"),
-        (_logical("date", "int"), "int", "long", MICROS),
-        ("int32", "timestamp"),
-        far=(
+        (
+            "date'2024-02-29'",
+            "date'0001-01-01'",
+            "date'9999-12-31'",
+            "date'1969-12-31'",
             "date_from_unix_date(2932897)",
             "date_from_unix_date(-719529)",
             "date_from_unix_date(100000000)",
         ),
+        (_logical("date", "int"), "int", "long", MICROS),
     ),
     "timestamp": Kind(
         (
@@ -102,10 +87,10 @@ KINDS: dict[str, Kind] = {
             "timestamp'1850-01-01 00:00:00Z'",
             "timestamp'0001-01-02 00:00:00Z'",
             "timestamp'9999-12-30 23:59:59.999999Z'",
+            "timestamp_micros(253402400000000000)",
+            "timestamp_micros(-100000000000000000)",
         ),
         (MICROS, MILLIS, LOCAL_MICROS, LOCAL_MILLIS, "long", "string"),
-        ("timestamp", "int64"),
-        far=("timestamp_micros(253402400000000000)", "timestamp_micros(-100000000000000000)"),
     ),
     "timestamp_ntz": Kind(
         (
@@ -114,19 +99,17 @@ KINDS: dict[str, Kind] = {
             "timestamp_ntz'1969-12-31 23:59:59.9999'",
             "timestamp_ntz'0001-01-01 00:00:00'",
             "timestamp_ntz'9999-12-31 23:59:59.999999'",
+            "timestamp_ntz'2026-01-01 00:00:00' + make_interval(9000)",
         ),
         (LOCAL_MICROS, LOCAL_MILLIS, MICROS, MILLIS, "long"),
-        ("timestamp",),
-        far=("timestamp_ntz'2026-01-01 00:00:00' + make_interval(9000)",),
     ),
     "time": Kind(("time'12:34:56.123456'", "time'00:00:00'"), (_logical("time-micros"), "long")),
     "interval day to second": Kind(
         ("interval '1 02:03:04.567891' day to second", "interval '-1 02:03:04' day to second"),
         ("long", MICROS),
-        ("duration", "int64"),
     ),
-    "interval year to month": Kind(("interval '1-2' year to month",), ("int", "long"), ("int32",)),
-    "interval": Kind(("make_interval(1, 2, 3, 4, 5, 6, 7.5)",), ("string",), ("string",)),
+    "interval year to month": Kind(("interval '1-2' year to month",), ("int", "long")),
+    "interval": Kind(("make_interval(1, 2, 3, 4, 5, 6, 7.5)",), ("string",)),
     "variant": Kind(
         (
             'parse_json(\'{"b":1,"a":[1,2.50,1e300,"\u00e9x",null,true,-1.5e-7]}\')',
@@ -140,8 +123,7 @@ KINDS: dict[str, Kind] = {
             "cast(X'00ff' as variant)",
         ),
         ("string", "bytes"),
-        ("string", "bytes"),
     ),
-    "collated": Kind(("'a\u00e9' collate UNICODE_CI",), ("string",), ("string",)),
-    "void": Kind(("null",), ("int",), ("int32",)),
+    "collated": Kind(("'a\u00e9' collate UNICODE_CI",), ("string",)),
+    "void": Kind(("null",), ("int",)),
 }

@@ -10,6 +10,13 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from tests.support.proto_messages import add_field, message_classes
 
 SCALARS = ("bool", "int32", "int64", "uint32", "uint64", "float", "double", "string", "bytes")
+KINDS = {kind: (kind, "") for kind in SCALARS} | {
+    "enum": ("enum", ".all.State"),
+    "timestamp": ("message", ".google.protobuf.Timestamp"),
+    "duration": ("message", ".google.protobuf.Duration"),
+}
+"""Each is the name of a field; ``list_`` and ``map_`` are before those of repeated ones and maps,
+and ``inner`` is a message with one of each."""
 
 
 def _file() -> FileDescriptorProto:
@@ -22,17 +29,10 @@ def _file() -> FileDescriptorProto:
     state = file.enum_type.add(name="State")
     for number, name in enumerate(("NEW", "PAID")):
         state.value.add(name=name, number=number)
-    others = {
-        "enum": ("enum", ".all.State"),
-        "timestamp": ("message", ".google.protobuf.Timestamp"),
-        "duration": ("message", ".google.protobuf.Duration"),
-    }
-    kinds = {kind: (kind, "") for kind in SCALARS} | others
     inner = file.message_type.add(name="Inner")
     fields = file.message_type.add(name="Fields")
-    for name, (kind, of) in kinds.items():
+    for name, (kind, of) in KINDS.items():
         add_field(inner, name, kind, of)
-    for name, (kind, of) in kinds.items():
         entry = fields.nested_type.add(name=f"Map{name.title()}Entry")
         entry.options.map_entry = True
         add_field(entry, "key", "string")
@@ -41,7 +41,6 @@ def _file() -> FileDescriptorProto:
         add_field(fields, f"list_{name}", kind, of, repeated=True)
         add_field(fields, f"map_{name}", "message", f".all.Fields.{entry.name}", repeated=True)
     add_field(fields, "inner", "message", ".all.Inner")
-    add_field(fields, "list_inner", "message", ".all.Inner", repeated=True)
     return file
 
 
@@ -49,6 +48,6 @@ def _imported(module: Any) -> FileDescriptorProto:
     return FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
 
 
-(Fields,) = message_classes(
-    [_imported(timestamp_pb2), _imported(duration_pb2), _file()], "all.Fields"
-)
+_PARTS = [_imported(timestamp_pb2), _imported(duration_pb2), _file()]
+FILES = tuple(part.SerializeToString() for part in _PARTS)
+(Fields,) = message_classes(_PARTS, "all.Fields")
