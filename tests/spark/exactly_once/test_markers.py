@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,49 +27,46 @@ WHOLE: dict[str, Any] = {
     "run": "first",
     "ranges": {"t": [[0, 5, 14, 10]]},
 }
-NUMBERS = ("batch", "shards", "rows", "bytes", "pieces")
-NO_NUMBERS: tuple[Any, ...] = (True, 1.0, 1e400, "1", -1, 2**63, [], {})
-NO_RANGES: tuple[Any, ...] = (
-    5,
-    [],
-    "t",
-    {"t": 5},
-    {"t": {}},
-    {"t": ""},
-    {"t": [5]},
-    {"t": [[0, 1, 2]]},
-    {"t": [[0, 1, 2, "3"]]},
-)
-NO_WINNERS: tuple[Any, ...] = (5, ["0:1:2:"], {}, True)
+WRONG: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(
+        ("batch", "shards", "rows", "bytes", "pieces"),
+        (True, 1.0, 1e400, "1", -1, 2**63, [], {}),
+    ),
+    "kprod": (True, 2),
+    "run": (None, 5),
+    "topic": (5,),
+    "digest": (True, 1.0, "1", -1, 2**64),
+    "winners": (5, ["0:1:2:"], {}, True),
+    "ranges": (
+        *(5, [], "t", {"t": 5}, {"t": {}}, {"t": ""}, {"t": [5]}),
+        *({"t": [[0, 1, 2]]}, {"t": [[0, 1, 2, "3"]]}),
+    ),
+}
+NESTED = b"[" * 100_000 + b"]" * 100_000
+NO_MARKERS = {
+    "nothing": b"",
+    "no text": b"\xff\xfe\xfd",
+    "a number": b"5",
+    "a list": b"[]",
+    "a text": b'"kprod"',
+    "nested": NESTED,
+    "nested ranges": json.dumps(WHOLE).encode()[:-1] + b',"ranges":' + NESTED + b"}",
+    "digits": b'{"kprod":1,"batch":' + b"9" * 5_000 + b"}",
+}
 
 
-def garbled() -> list[tuple[str, bytes]]:
-    wrong: list[tuple[str, Any]] = [(name, value) for name in NUMBERS for value in NO_NUMBERS]
-    wrong += [("shards", 0), ("shards", 10_001), ("pieces", 0), ("kprod", True), ("kprod", 2)]
-    wrong += [("run", None), ("run", 5), *(("ranges", value) for value in NO_RANGES)]
-    wrong += [("winners", value) for value in NO_WINNERS]
-    wrong += [("digest", value) for value in (True, 1.0, "1", -1, 2**64)] + [("topic", 5)]
-    changed = [(f"{name}={value}", {**WHOLE, name: value}) for name, value in wrong]
-    missing = [(f"no {name}", {**WHOLE}) for name in WHOLE if name != "ranges"]
-    for name, found in missing:
-        del found[name.removeprefix("no ")]
-    texts = [(name, json.dumps(value).encode()) for name, value in changed + missing]
-    nested = b"[" * 100_000 + b"]" * 100_000
-    return [
-        *texts,
-        ("nothing", b""),
-        ("no text", b"\xff\xfe\xfd"),
-        ("a number", b"5"),
-        ("a list", b"[]"),
-        ("a text", b'"kprod"'),
-        ("nested", nested),
-        ("nested ranges", texts[0][1][:-1] + b',"ranges":' + nested + b"}"),
-        ("digits", b'{"kprod":1,"batch":' + b"9" * 5_000 + b"}"),
-    ]
+def garbled() -> Iterator[tuple[str, bytes]]:
+    yield from NO_MARKERS.items()
+    changes = [(name, value) for name, values in WRONG.items() for value in values]
+    for name, value in (*changes, ("shards", 0), ("shards", 10_001), ("pieces", 0)):
+        yield f"{name}={value}", json.dumps({**WHOLE, name: value}).encode()
+    for name in WHOLE.keys() - {"ranges"}:
+        left = {other: value for other, value in WHOLE.items() if other != name}
+        yield f"no {name}", json.dumps(left).encode()
 
 
 @pytest.mark.parametrize(
-    "metadata", [found for _, found in garbled()], ids=[name for name, _ in garbled()]
+    "metadata", [pytest.param(text, id=name) for name, text in sorted(garbled())]
 )
 def test_garbled_markers_are_refused_in_words(metadata: bytes) -> None:
     with pytest.raises(MarkerError, match=r"group 'g' has committed offset 5 .*transaction_prefix"):
@@ -147,14 +145,10 @@ def test_a_decision_of_no_number_of_shards_is_refused() -> None:
 
 
 def test_a_decision_says_what_was_decided() -> None:
-    shard = Shard(**{**_values(OF), "number": 1, "attempt": 2})
+    shard = replace(OF, number=1, attempt=2)
     prepared = PreparedShard(shard, PreparedTransaction(shard.transactional_id, 7, 1, level=2))
     [(group, marker)] = decided(OF, 3, [prepared])
     assert group == OF.layout_id
     decision = read(marker.winners or "")
     assert decision is not None
     assert dict(decision.winners) == {1: prepared}
-
-
-def _values(shard: Shard) -> dict[str, Any]:
-    return {name: getattr(shard, name) for name in type(shard).__slots__}
