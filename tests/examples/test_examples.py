@@ -20,14 +20,6 @@ from tests.support.programs import ACTIVATED, run_python
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-TESTED = {
-    "asyncio_tasks.py",
-    "fastapi_service.py",
-    "from_confluent_kafka.py",
-    "send_and_check.py",
-    "spark_batch.py",
-    "spark_stream_exactly_once.py",
-}
 ENVIRONMENT = ACTIVATED | {
     "PYTHONPATH": str(ROOT),
     "SPARK_LOCAL_IP": "127.0.0.1",
@@ -142,7 +134,3 @@ def test_spark_stream_exactly_once(broker: EmbeddedBroker, topic: str, tmp_path:
     assert stored(broker, topic) == sorted(
         f"{line} of {number}".encode() for number in (1, 2) for line in ("first", "second")
     )
-
-
-def test_every_example_is_tested() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == TESTED

@@ -16,7 +16,7 @@ from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log.log_config import NO_LIMIT, LogConfig
 from kprod.errors import ConfigError
-from kprod.spark.topic_reader import SCHEMA, Span, TopicReader, read_options
+from kprod.spark.topic_reader import SCHEMA, TopicReader, read_options
 from pyspark_kprod import DefaultSource
 
 STAMP = 1_700_000_000_123
@@ -55,7 +55,8 @@ def send(producer: KafkaProducer, text: str) -> None:
 
 
 def rows(servers: str, **options: str) -> list[tuple[Any, ...]]:
-    given = {"kafka.bootstrap.servers": servers, "topic": "read", **options}
+    of = {} if "topic" in options else {"subscribe": "read", "includeHeaders": "true"}
+    given = {"kafka.bootstrap.servers": servers, **of, **options}
     reader = TopicReader(read_options(given))
     return [row for span in reader.partitions() for row in reader.read(span)]
 
@@ -83,12 +84,9 @@ def test_a_time_that_cannot_be_shown_is_null() -> None:
 
 
 def test_other_records_when_they_are_asked_for(servers: str) -> None:
-    found = [row[1] for row in rows(servers, isolation="read_uncommitted")]
-    assert found.count(b"aborted") == 2
-    assert found[-1] == b"open"
-    assert found == [
-        row[1] for row in rows(servers, **{"kafka.isolation.level": "read_uncommitted"})
-    ]
+    for name in ("isolation", "kafka.isolation.level"):
+        found = [row[1] for row in rows(servers, **{name: "read_uncommitted"})]
+        assert (found.count(b"aborted"), found[-1]) == (2, b"open")
 
 
 def test_from_and_to_offsets(servers: str) -> None:
@@ -159,12 +157,6 @@ def test_streams_are_left_to_sparks_own_source() -> None:
     source = DefaultSource({})
     with pytest.raises(ConfigError, match=r'use Spark\'s own source, format\("kafka"\)'):
         source.streamReader(source.schema())  # type: ignore[arg-type]
-
-
-def test_spans_are_what_tasks_get(servers: str) -> None:
-    given = {"kafka.bootstrap.servers": servers, "subscribe": "read", "includeHeaders": "true"}
-    spans = TopicReader(read_options(given)).partitions()
-    assert [span.number for span in spans if isinstance(span, Span)] == [0, 1]
 
 
 @pytest.mark.timeout(600)
