@@ -69,28 +69,20 @@ def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path, text: str) -
     assert shown(resolved(options)) == {"p": javaproperties.loads(text)["password"]}
 
 
-def test_a_file_in_another_format_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "some.properties"
-    file.write_text("password=\\uglysecret\n")
-    with pytest.raises(ConfigError, match=r"some\.properties' is not a properties file") as raised:
-        resolved({"p": f"${{file:{file}:password}}"})
-    assert "secret" not in str(raised.value)
-
-
 @pytest.mark.parametrize(
     "text", ["user=canary\n", "user=canary\nb=\\uglysecret\n", "user=canary\xff"]
 )
-def test_a_traceback_shows_nothing_of_the_file(tmp_path: Path, text: str) -> None:
+def test_an_error_names_the_file_and_shows_nothing_of_it(tmp_path: Path, text: str) -> None:
     file = tmp_path / "some.properties"
     file.write_bytes(text.encode("latin-1"))
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ConfigError, match=r"some\.properties'") as raised:
         resolved({"p": f"${{file:{file}:password}}"})
-    error: BaseException | None = raised.value.with_traceback(
-        raised.tb.tb_next
-    )  # the frame of this test has it
+    error: BaseException | None = raised.value
+    error.__traceback__ = raised.tb.tb_next  # the frame of this test has the text
     while error is not None:
         shown = traceback.TracebackException.from_exception(error, capture_locals=True)
         assert "canary" not in "".join(shown.format())
+        assert "ugly" not in "".join(shown.format())
         error = error.__context__
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from kprod import KafkaProducer
 from kprod.admin import open_transactions
-from kprod.broker import EmbeddedBroker, TransactionConfig
-from kprod.broker.protocol.api_key import ApiKey
+from kprod.broker import ApiKey, EmbeddedBroker, Fault, TransactionConfig
 from kprod.errors import ProducerFencedError
 from kprod.exactly_once import atomic
 from kprod.exactly_once.errors import BatchIncomplete, TransactionTooSlow
@@ -27,7 +26,6 @@ from kprod.spark.shard_rows import TaskRows
 from kprod.transactional.two_phase_commit import PreparedTransaction
 from tests.spark.exactly_once.attempts import attempt as attempted
 from tests.spark.exactly_once.test_shards import PARTITIONS, assert_there, deliver, shard
-from tests.spark.exactly_once_kills.request_watch import Moment, RequestWatch, WatchedBroker
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["protocol-1", "protocol-2"])
@@ -203,16 +201,12 @@ def test_a_decision_about_many_shards_has_several_pieces(servers: str) -> None:
 
 
 @pytest.mark.parametrize("api", [ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_TRANSACTIONS])
-def test_a_connection_that_is_lost_while_transactions_are_listed(servers: str, api: ApiKey) -> None:
+def test_a_connection_that_is_lost_while_transactions_are_listed(api: ApiKey) -> None:
     """A broker that starts anew at that moment does not fail the batch."""
-    topic = f"lost-{api.name.lower().replace('_', '-')}"
-    watch, ports = RequestWatch(), dict[int, int]()
-    with WatchedBroker(watch, int(servers.rpartition(":")[2]), ports) as proxy:
-        ports[proxy.upstream_port] = proxy.port
-        behind = f"127.0.0.1:{proxy.port}"
-        waiting = prepared(behind, topic)
-        struck: list[Any] = []
-        watch.arm(Moment(api, 1, answered=False, dropped=True), struck.append)
-        assert end(behind, topic, waiting).commit().by_us
-    assert struck
-    assert_there(servers, topic, BOTH)
+    with EmbeddedBroker(default_partitions=PARTITIONS) as broker:
+        servers = broker.bootstrap_servers
+        waiting = prepared(servers, "lost")
+        lost = broker.faults.add(Fault(api=api, cut_at=0))
+        assert end(servers, "lost", waiting).commit().by_us
+        assert lost.hits > 1
+        assert_there(servers, "lost", BOTH)
