@@ -9,10 +9,11 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from kprod.admin import read_topic
+from tests.spark.driver_process import every_row, values
+from tests.spark.lines import Lines
 
 ROWS = 5
-ALL = [b"row %d" % row for row in range(ROWS)]
+ALL = every_row(ROWS)
 NO_OPTIONS = r'Instead of INSERT INTO, use df\.write\.format\("kprod"\)'
 OVERWRITTEN = "a topic cannot be overwritten"
 
@@ -23,10 +24,6 @@ def frame(spark: SparkSession) -> DataFrame:
 
 def options(kafka: str, topic: str) -> dict[str, str]:
     return {"kafka.bootstrap.servers": kafka, "topic": topic}
-
-
-def written(kafka: str, topic: str) -> list[bytes]:
-    return sorted(record.value or b"" for _, record in read_topic(kafka, topic))
 
 
 def save_as_table(rows: DataFrame, given: dict[str, str], how: str) -> None:
@@ -49,11 +46,11 @@ def test_a_table_is_appended_to_and_never_replaced(
     given = options(kafka, f"sql-{write.__name__}")
     try:
         write(frame(cluster), given, "create")
-        assert written(kafka, given["topic"]) == ALL
+        assert values(kafka, given["topic"]) == ALL
         write(frame(cluster), given, "append")
         with pytest.raises(AnalysisException, match=OVERWRITTEN):
             write(frame(cluster), given, "replace")
-        assert written(kafka, given["topic"]) == sorted(ALL * 2)
+        assert values(kafka, given["topic"]) == ALL + ALL
     finally:
         cluster.sql("DROP TABLE IF EXISTS sql_written")
 
@@ -63,9 +60,8 @@ def test_what_spark_hands_no_options_to_is_refused(cluster: SparkSession, kafka:
     """``CREATE TABLE`` is taken by Spark alone; what would write or read the table is refused."""
     given = f"OPTIONS ('kafka.bootstrap.servers' '{kafka}', topic 'sql-refused')"
     frame(cluster).createOrReplaceTempView("sql_rows")
-    frame(cluster).write.format("kprod").options(**options(kafka, "sql-refused")).mode(
-        "append"
-    ).save()
+    written = frame(cluster).write.format("kprod").options(**options(kafka, "sql-refused"))
+    written.mode("append").save()
     refused = (
         "INSERT INTO sql_refused SELECT * FROM sql_rows",
         f"CREATE TABLE sql_selected USING kprod {given} AS SELECT * FROM sql_rows",
@@ -80,7 +76,7 @@ def test_what_spark_hands_no_options_to_is_refused(cluster: SparkSession, kafka:
         with pytest.raises(AnalysisException, match=r"kafka\.bootstrap\.servers"):
             cluster.sql("SELECT * FROM sql_refused").collect()
         assert not cluster.catalog.tableExists("sql_selected")
-        assert written(kafka, "sql-refused") == ALL
+        assert values(kafka, "sql-refused") == ALL
     finally:
         for name in ("sql_refused", "sql_selected"):
             cluster.sql(f"DROP TABLE IF EXISTS {name}")
@@ -89,13 +85,13 @@ def test_what_spark_hands_no_options_to_is_refused(cluster: SparkSession, kafka:
 def test_a_stream_into_a_table_writes_its_rows(
     cluster: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "1.txt").write_bytes(b"\n".join(ALL))
-    stream = cluster.readStream.text(str(tmp_path / "in")).writeStream.format("kprod")
-    stream = stream.options(**options(kafka, "sql-stream")).trigger(availableNow=True)
+    lines = Lines(cluster, tmp_path)
+    lines.add(ROWS)
+    stream = lines.stream().writeStream.format("kprod").trigger(availableNow=True)
+    stream = stream.options(**options(kafka, "sql-stream"))
     try:
         query = stream.option("checkpointLocation", str(tmp_path / "c")).toTable("sql_stream")
         query.awaitTermination()
-        assert written(kafka, "sql-stream") == ALL
+        assert values(kafka, "sql-stream") == ALL
     finally:
         cluster.sql("DROP TABLE IF EXISTS sql_stream")

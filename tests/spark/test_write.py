@@ -38,9 +38,9 @@ from kprod.spark.shard_rows import HASH_COLUMN, SHARD_COLUMN, Layout
 from kprod.spark.sharded import key_partitions, numbers_by_task, shard_count, spark_hash
 from kprod.spark.spark_job import LONGEST_CANCEL, collect
 from kprod_ext import partition_for_key
+from tests.spark.driver_process import every_row, values
 from tests.spark.lines import Lines, pour
 from tests.support.ports import free_port
-from tests.support.steady_names import steady_repr
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -55,8 +55,17 @@ def keyed(spark: SparkSession) -> DataFrame:
 
 
 def once_each(kafka: str, topic: str, rows: int = ROWS) -> bool:
-    values = Counter(record.value for _, record in read_topic(kafka, topic))
-    return values == Counter(b"row %d" % row for row in range(rows))
+    return values(kafka, topic) == every_row(rows)
+
+
+def places(kafka: str, topic: str) -> dict[bytes | None, int]:
+    """The partitions of the keys."""
+    return {record.key: partition for partition, record in read_topic(kafka, topic)}
+
+
+def save(frame: DataFrame, kafka: str, mode: str = "append", **options: str) -> None:
+    writer = frame.write.format("kprod").option("kafka.bootstrap.servers", kafka)
+    writer.options(**options).mode(mode).save()
 
 
 def assert_ranges_are_the_log(kafka: str, topic: str, offsets: Mapping[int, OffsetRange]) -> None:
@@ -101,9 +110,7 @@ def test_each_kafka_partition_is_written_by_one_task(cluster: SparkSession, kafk
     assert once_each(kafka, "gathered")
     writers = [found.partition for shard in result.shards for found in shard.offsets]
     assert sorted(writers) == [0, 1, 2]
-    chosen = {record.key: partition for partition, record in read_topic(kafka, "chosen")}
-    gathered = {record.key: partition for partition, record in read_topic(kafka, "gathered")}
-    assert gathered == chosen
+    assert places(kafka, "gathered") == places(kafka, "chosen")
 
 
 @pytest.mark.parametrize("arrow", [True, False])
@@ -228,24 +235,6 @@ def test_a_partition_beyond_what_an_int_holds_is_no_other_one(
     assert (result.records, result.skipped) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"partitioner": "crc32"},
-        {"partitioner": lambda key, every, available: every[0]},
-        {"partitioner_ignore_keys": True},
-    ],
-    ids=["crc32", "own", "keys ignored"],
-)
-def test_rows_are_gathered_by_no_other_partitioner(
-    cluster: SparkSession, options: dict[str, Any]
-) -> None:
-    """They were sent to the partitions of the default one, whatever the option said."""
-    options |= {"repartition": "kafka", "max_block_ms": 200}
-    with pytest.raises(ConfigError, match=r'repartition="kafka".*partitioner'):
-        write(keyed(cluster), "other", bootstrap_servers="127.0.0.1:1", **options)
-
-
 def test_keys_and_values_may_be_null(cluster: SparkSession, kafka: str) -> None:
     rows = [(None, b"v"), (b"k", None), (None, None), (b"", b"")]
     frame = cluster.createDataFrame(rows, "key binary, value binary")
@@ -260,27 +249,6 @@ def test_a_rate_is_kept_by_all_tasks_together(cluster: SparkSession, kafka: str)
     assert once_each(kafka, "slowly")
     # Two tasks run at once, 750 rows each; a piece is paid for after it was sent.
     assert all(shard.seconds >= 0.2 for shard in result.shards)
-
-
-@pytest.mark.parametrize(
-    ("column", "complaint"),
-    [
-        ("id as value", "value: column 'value' must be string or binary"),
-        ("'v' as value, id as key", "key: column 'key'"),
-        ("'v' as value, 'one' as partition", "partition: .* an integer, not string"),
-        ("'v' as value, true as timestamp", "timestamp: .* a timestamp.*, not bool"),
-        ("'v' as value, map('a', 1) as headers", "headers: .* a map of string to binary"),
-        ("'v' as value, id as carrier", "columns .'carrier'. are not part"),
-        ("'v' as key", "no column 'value'"),
-    ],
-    ids=steady_repr,
-)
-def test_a_schema_that_does_not_fit_is_told_before_a_task_starts(
-    cluster: SparkSession, column: str, complaint: str
-) -> None:
-    frame = cluster.sql(f"select {column} from range(1)")
-    with pytest.raises(SchemaError, match=complaint):
-        write(frame, "never", bootstrap_servers="127.0.0.1:1")
 
 
 def test_what_no_attempt_can_help_fails_at_once(cluster: SparkSession, kafka: str) -> None:
@@ -318,36 +286,62 @@ def test_a_process_keeps_what_its_next_tasks_would_fail_with() -> None:
         assert time.monotonic() - started < 1.4, "one has waited 0.5 s, and one was read for that"
 
 
-def save(frame: DataFrame, kafka: str, **options: str) -> None:
-    writer = frame.write.format("kprod").option("kafka.bootstrap.servers", kafka)
-    writer.options(**options).mode("append").save()
+def test_every_part_of_a_record_has_its_column(cluster: SparkSession, kafka: str) -> None:
+    headers = [[("a", b"b")], [("c", b"d"), ("e", b"f")], [("g", b"h"), ("g", b"i")], None]
+    rows = [("parts", str(number), given) for number, given in enumerate(headers)]
+    columns = "topic string, value string, headers array<struct<key: string, value: binary>>"
+    frame = cluster.createDataFrame(rows, columns).selectExpr("*", "timestamp_millis(17) timestamp")
+    save(frame, kafka)
+    found = [record for _, record in read_topic(kafka, "parts")]
+    assert {record.value: record.headers for record in found} == {
+        value.encode(): tuple(given or ()) for _, value, given in rows
+    }
+    assert {record.timestamp for record in found} == {17}
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"topic": "t", "colour": "red"}, "unknown option 'colour'"),
-        ({"topic": "t", "kafka.acks": "5"}, "acks"),
-        ({"topic": "t", "kafka.key.serializer": "foo"}, "kafka.key.serializer is not supported"),
-        ({"topic": "t", "kafka.key_serializer": "str"}, "kafka.key_serializer is not supported"),
-        ({"topic": "t", "timeout": "soon"}, "timeout: expected a number of seconds"),
-        ({"topic": "t", "kafka.value.serializer": "foo"}, "value.serializer is not supported"),
-        ({"topic": "t", "maxRecordsPerSecond": "5"}, "kprod.spark.write"),
-        ({}, "no topic"),
-    ],
-    ids=steady_repr,
-)
-def test_options_of_the_data_source_are_judged_on_the_driver(
-    cluster: SparkSession, options: dict[str, str], complaint: str
-) -> None:
-    with pytest.raises(AnalysisException, match=complaint):
-        save(keyed(cluster), "127.0.0.1:1", **options)
+def test_the_partition_column_wins_and_a_null_is_ignored(cluster: SparkSession, kafka: str) -> None:
+    frame = cluster.range(5).selectExpr("cast(id as string) key", "cast(id as string) value")
+    crc32 = {"kafka.partitioner": "crc32"}
+    save(frame, kafka, topic="by-key")
+    save(frame, kafka, topic="by-crc32", **crc32)
+    save(frame.selectExpr("*", "2 as partition"), kafka, topic="by-column", **crc32)
+    save(frame.selectExpr("*", "cast(null as int) as partition"), kafka, topic="by-null")
+    assert len(set(places(kafka, "by-key").values())) > 1
+    assert places(kafka, "by-crc32") != places(kafka, "by-key")
+    assert set(places(kafka, "by-column").values()) == {2}
+    assert places(kafka, "by-null") == places(kafka, "by-key")
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "ignore", "errorifexists"])
+def test_the_only_save_mode_is_append(cluster: SparkSession, kafka: str, mode: str) -> None:
+    with pytest.raises(Exception, match=f"(?i)cannot be overwritten|{mode}"):
+        save(cluster.sql("select 'v' value"), kafka, mode, topic="modes")
 
 
 def test_a_poison_row_fails_a_save_at_once(cluster: SparkSession, kafka: str) -> None:
     frame = cluster.sql("select 'v' value, 'poisoned' topic, -1 partition")
     with pytest.raises(Exception, match="failed permanently: PartitionError"):
         save(frame, kafka)
+
+
+@pytest.mark.parametrize(
+    ("column", "options", "complaint"),
+    [
+        ("value", {}, "no topic"),
+        ("value as key", {"topic": "t"}, "no column 'value'"),
+        ("value", {"topic": "missing", "kafka.max.block.ms": "1500"}, "missing"),
+    ],
+)
+def test_a_stream_says_what_is_wrong_with_it(
+    cluster: SparkSession, tmp_path: Path, column: str, options: dict[str, str], complaint: str
+) -> None:
+    """Spark may say so when the query starts, or when it plans its first micro-batch."""
+    lines = Lines(cluster, tmp_path)
+    lines.add(1)
+    with EmbeddedBroker(auto_create_topics=False) as broker:
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, **options}
+        with pytest.raises(Exception, match=complaint):
+            pour(lines.stream().selectExpr(column), given, tmp_path / "checkpoint")
 
 
 def counted(spark: SparkSession, folder: Path, *files: int) -> DataFrame:
@@ -372,8 +366,7 @@ def test_the_data_source_writes_a_whole_result_again(
     """Output mode complete: every micro-batch has all groups that there are."""
     given = {"kafka.bootstrap.servers": kafka, "topic": "completed"}
     pour(counted(cluster, tmp_path, 5, 2), given, tmp_path / "checkpoint", "complete")
-    found = Counter(record.value for _, record in read_topic(kafka, "completed"))
-    assert found == Counter(b"row %d" % row for row in [*range(5), *range(7)])
+    assert values(kafka, "completed") == every_row(5) + every_row(7)
 
 
 @pytest.mark.parametrize("mode", ["update", "complete"])
@@ -413,15 +406,14 @@ def frame(cluster: SparkSession) -> DataFrame:
     return cluster.range(10).selectExpr("cast(id as string) as value")
 
 
-def test_shards_of_a_sharded_frame_are_not_ignored(frame: DataFrame) -> None:
-    for shards in (8, 4):
-        with pytest.raises(ConfigError, match=r"shards: .* already called sharded\(\)"):
-            write(sharded(frame, 8), "t", shards=shards, **ONCE)
-
-
-def test_shards_are_not_moved_to_the_partitions_of_the_topic(frame: DataFrame) -> None:
+def test_a_sharded_frame_is_placed_already(frame: DataFrame) -> None:
+    placed = sharded(frame, 8)
+    with pytest.raises(ConfigError, match=r"shards: .* already called sharded\(\)"):
+        write(placed, "t", shards=8, **ONCE)
     with pytest.raises(ConfigError, match=r"repartition: sharded\(\) has placed the rows"):
-        write(sharded(frame, 8), "t", repartition="kafka", **ONCE)
+        write(placed, "t", repartition="kafka", **ONCE)
+    with pytest.raises(ConfigError, match=r"sharded\(\) was called twice"):
+        sharded(placed, 4)
 
 
 def test_an_error_names_the_option_of_its_caller(frame: DataFrame) -> None:
@@ -441,11 +433,6 @@ def test_a_job_that_takes_too_long_is_cancelled(cluster: SparkSession) -> None:
     context: Any = cluster.sparkContext
     context._jsc.sc().listenerBus().waitUntilEmpty()
     assert not context.statusTracker().getActiveJobsIds()
-
-
-def test_a_frame_is_sharded_once(frame: DataFrame) -> None:
-    with pytest.raises(ConfigError, match=r"sharded\(\) was called twice"):
-        sharded(sharded(frame, 8), 4)
 
 
 def test_a_sharded_frame_needs_exactly_once_delivery(
