@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tests.spark.driver_process import standalone
 from tests.spark.exactly_once_kills.clusters import Cluster, a_cluster
@@ -35,8 +34,13 @@ MASTERS = {
 
 
 @contextmanager
-def campaign(kind: str, broker: str, folder: Path) -> Iterator[Campaign]:
-    """A campaign on a session of this kind, and on brokers of this kind."""
+def campaign(
+    kind: str, broker: str, folder: Path, planted: str | None = None
+) -> Iterator[Campaign]:
+    """A campaign on a session of this kind, and on brokers of this kind.
+
+    ``planted`` names a wrong version of a protocol, and its delivery before it.
+    """
     with ExitStack() as stack:
         for name in ("standalone", "jobs", "scratch"):
             (folder / name).mkdir(parents=True)
@@ -44,7 +48,7 @@ def campaign(kind: str, broker: str, folder: Path) -> Iterator[Campaign]:
         if master is None:
             master = stack.enter_context(standalone(folder / "standalone"))
         cluster = stack.enter_context(a_cluster(broker, folder / "brokers"))
-        session = Session(kind, master, folder / "scratch")
+        session = Session(kind, master, folder / "scratch", planted)
         stack.callback(session.close)
         yield Campaign(session, cluster, folder / "jobs")
 
@@ -59,19 +63,15 @@ class Campaign:
         self._cases = 0
         self.kills: Counter[str] = Counter()
 
-    def play(self, case: Case, planted: str | None = None) -> int:
-        """One job with its kills; how many struck. Raises Violation.
-
-        ``planted`` names the wrong version of the protocol that writes it.
-        """
+    def play(self, case: Case) -> None:
+        """One job with its kills. Raises Violation."""
         self._cases += 1
         topic = f"run-{case.delivery.replace('_', '-')}-{self._cases}-{case.seed}"
         folder = self._folder / topic
         job = Job(
             topic=topic,
             servers=self._cluster.bootstrap_servers,
-            surface=case.surface if planted is None else "planted",
-            planted=planted,
+            surface=case.surface,
             delivery=case.delivery,
             shards=case.shards,
             folder=str(folder),
@@ -83,24 +83,23 @@ class Campaign:
         self._cluster.create(topic)
         killer = Killer(case, self._session, self._cluster, lambda: self._look(job))
         try:
-            ended = self._run_to_end(job, case, killer)
+            wrote = self._run_to_end(job, case, killer)
             if killer.saw is not None:
                 raise killer.saw
-            judge(job, self._cluster.direct, ended.get("wrote"))
+            judge(job, self._cluster.direct, wrote)
         except Violation as wrong:
             raise Violation(f"{wrong}; {case}") from wrong
         finally:
             self._cluster.watch.disarm()
         shutil.rmtree(folder)
         self.kills[case.kind] += killer.killed
-        return killer.killed
 
     def _look(self, job: Job) -> None:
         if job.delivery == "atomic":
             check_decided(job, self._cluster.direct)
 
-    def _run_to_end(self, job: Job, case: Case, killer: Killer) -> dict[str, Any]:
-        """Start the job until it has ended; what its last run says."""
+    def _run_to_end(self, job: Job, case: Case, killer: Killer) -> list[str] | None:
+        """Start the job until it has ended; the writers that say so, or None for all."""
         ends: list[str] = []
         while True:
             driver = self._session.driver
@@ -108,8 +107,9 @@ class Campaign:
             driver.tell(job.told())
             told = self._session.await_told(driver)
             self._cluster.watch.disarm()
-            if told is not None and "ended" in told:
-                return dict(told["ended"])
+            if told is not None and "wrote" in told:
+                wrote: list[str] | None = told["wrote"]
+                return wrote
             ends.append("driver gone" if told is None else told["failed"][-300:])
             self._look(job)
             if told is not None and case.kind == "cancel":

@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.spark.exactly_once_kills.planted import VARIABLE, plant
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -33,10 +35,9 @@ SURFACES = ("write", "source", "stream", "foreach")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """``surface`` is one of ``SURFACES``, "call", "twins" or "planted". ``folder`` is its own.
+    """``surface`` is one of ``SURFACES``, "call" or "twins". ``folder`` is its own.
 
-    ``planted`` names the wrong version that writes it. ``connect``: from Spark Connect, where
-    ``foreach_batch`` is not told which query it belongs to.
+    ``connect``: from Spark Connect, where ``foreach_batch`` is not told which query it belongs to.
     """
 
     topic: str
@@ -47,7 +48,6 @@ class Job:
     folder: str
     transaction_timeout_ms: int = 60_000
     connect: bool = False
-    planted: str | None = None
 
     @property
     def is_stream(self) -> bool:
@@ -118,16 +118,15 @@ def prepare(job: Job) -> None:
         os.utime(file, (FIRST_FILE + batch,) * 2)
 
 
-def run(spark: SparkSession, job: Job) -> dict[str, Any]:
-    """Write the job; what is to be told of its end. Raises what the write raises."""
-    ways: dict[str, Callable[[SparkSession, Job], dict[str, Any]]] = {
+def run(spark: SparkSession, job: Job) -> list[str] | None:
+    """Write the job. Which writers say that all is there; None: all of them, or it would raise."""
+    ways: dict[str, Callable[[SparkSession, Job], list[str] | None]] = {
         "write": _write,
         "call": _call,
         "twins": _twins,
         "source": _source,
         "stream": _stream,
         "foreach": _foreach,
-        "planted": _planted,
     }
     return ways[job.surface](spark, job)
 
@@ -154,31 +153,30 @@ def _options(job: Job) -> dict[str, Any]:
     }
 
 
-def _write(spark: SparkSession, job: Job) -> dict[str, Any]:
+def _write(spark: SparkSession, job: Job) -> None:
     from kprod.spark import write
 
-    return _said(write(batch_frame(spark, job), job.topic, progress=False, **_options(job)))
+    write(batch_frame(spark, job), job.topic, progress=False, **_options(job))
 
 
-def _call(spark: SparkSession, job: Job) -> dict[str, Any]:
+def _call(spark: SparkSession, job: Job) -> None:
     from kprod.spark import write
 
     options = {**_options(job), "job_id": None, "shards": None, "shard_by": None}
     options["transaction_prefix"] = f"kprod-spark.{job.topic}"
-    return _said(write(batch_frame(spark, job, job.shards), job.topic, progress=False, **options))
+    write(batch_frame(spark, job, job.shards), job.topic, progress=False, **options)
 
 
-def _twins(spark: SparkSession, job: Job) -> dict[str, Any]:
-    """Two calls of one application, at the same time: which of them say that all is there?"""
+def _twins(spark: SparkSession, job: Job) -> list[str]:
+    """Two calls of one application, at the same time."""
     from kprod.spark import write
 
-    def call(writer: str) -> str | None:
+    def call(writer: str) -> Exception | None:
+        rows = batch_frame(spark, job, writer=writer)
         try:
-            write(
-                batch_frame(spark, job, writer=writer), job.topic, progress=False, **_options(job)
-            )
+            write(rows, job.topic, progress=False, **_options(job))
         except Exception as error:
-            return f"{type(error).__name__}: {error}"[:300]
+            return error
         return None
 
     names = writers(job)
@@ -187,17 +185,9 @@ def _twins(spark: SparkSession, job: Job) -> dict[str, Any]:
     # One may take a shard's transaction from the other behind the decision: the error says so, and
     # what to do. The other has ended then, and the rows of the decision must be completed.
     for name, error in errors.items():
-        if error is not None and "BatchIncomplete" in error:
+        if "BatchIncomplete" in f"{type(error).__name__}: {error}":
             errors[name] = call(name)
-    return {"wrote": [name for name, error in errors.items() if error is None], "errors": errors}
-
-
-def _said(result: Any) -> dict[str, Any]:
-    return {
-        "committed": result.committed,
-        "already_there": result.already_there,
-        "rewritten": result.rewritten,
-    }
+    return [name for name, error in errors.items() if error is None]
 
 
 def _source_options(job: Job) -> dict[str, str]:
@@ -210,12 +200,11 @@ def _source_options(job: Job) -> dict[str, str]:
     }
 
 
-def _source(spark: SparkSession, job: Job) -> dict[str, Any]:
+def _source(spark: SparkSession, job: Job) -> None:
     from kprod.spark import sharded
 
     placed = sharded(batch_frame(spark, job), job.shards, by="key")
     placed.write.format("kprod").options(**_source_options(job)).mode("append").save()
-    return {}
 
 
 def _lines(spark: SparkSession, job: Job) -> DataFrame:
@@ -223,20 +212,18 @@ def _lines(spark: SparkSession, job: Job) -> DataFrame:
     return lines.selectExpr("split(value, ' ')[1] as key", "value")
 
 
-def _stream(spark: SparkSession, job: Job) -> dict[str, Any]:
+def _stream(spark: SparkSession, job: Job) -> None:
     from kprod.spark import sharded
 
     placed = sharded(_lines(spark, job), job.shards, by="key")
     _await(placed.writeStream.format("kprod").options(**_source_options(job)), job)
-    return {}
 
 
-def _foreach(spark: SparkSession, job: Job) -> dict[str, Any]:
+def _foreach(spark: SparkSession, job: Job) -> None:
     from kprod.spark import foreach_batch
 
     writes = foreach_batch(job.topic, **_options(job))
     _await(_lines(spark, job).writeStream.foreachBatch(writes), job)
-    return {}
 
 
 class Cancelled(Exception):
@@ -256,23 +243,14 @@ def _await(stream: Any, job: Job) -> None:
             raise Cancelled
 
 
-def _planted(spark: SparkSession, job: Job) -> dict[str, Any]:
-    from tests.spark.exactly_once_kills.planted import write_wrongly
-
-    write_wrongly(spark, batch_frame(spark, job), job)
-    return {}
-
-
 def main() -> None:
     """Run jobs until standard input ends."""
     from pyspark.sql import SparkSession
 
     given = json.loads(sys.argv[1])
+    plant(given["settings"].get(f"spark.executorEnv.{VARIABLE}"))
     builder = SparkSession.builder
-    if given["connect"]:
-        builder = builder.remote(given["master"])
-    else:
-        builder = builder.master(given["master"])
+    builder = (builder.remote if given["connect"] else builder.master)(given["master"])
     for name, value in given["settings"].items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -283,7 +261,7 @@ def main() -> None:
         told: dict[str, Any]
         stop.clear()
         try:
-            told = {"ended": run(spark, Job(**json.loads(line)))}
+            told = {"wrote": run(spark, Job(**json.loads(line)))}
         except (Exception, KeyboardInterrupt) as error:
             told = {"failed": f"{type(error).__name__}: {error}"}
         print(json.dumps(told), flush=True)

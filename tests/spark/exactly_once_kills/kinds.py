@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,6 @@ from tests.spark.exactly_once_kills.clusters import Cluster
 from tests.spark.exactly_once_kills.judge import Violation
 from tests.spark.exactly_once_kills.request_watch import Moment, Sender
 from tests.spark.exactly_once_kills.sessions import Session
-from tests.spark.kills import spark_children
 from tests.support.frozen import freeze, thaw
 
 LOCAL = {"worker": 4, "driver": 2, "shards": 2, "broker": 2, "coordinator": 2, "freeze": 2,
@@ -156,16 +155,12 @@ class Killer:
             self.arm()
 
     def _worker(self, sender: Sender) -> bool:
-        workers = spark_children(self._session.driver.pid)["worker"]
-        return _kill(self._dice.choice(workers) if sender.process is None else sender.process)
+        return sender.process is not None and _kill(sender.process)
 
     def _executor(self, sender: Sender) -> bool:
         """The one that the worker belongs to: its grandparent, behind the daemon of workers."""
-        executors = spark_children(self._session.driver.pid)["executor"]
-        if sender.process is not None:
-            known = _ancestors(sender.process)
-            executors = [one for one in known if _is_executor(one)] or executors
-        return bool(executors) and _kill(self._dice.choice(executors))
+        executors = _ancestors(sender.process or 0, b"CoarseGrainedExecutorBackend")
+        return any(_kill(executor) for executor in executors)
 
     def _driver(self, _: Sender) -> bool:
         self._session.kill()
@@ -236,16 +231,12 @@ def _is_copy(other: Sender, of: Sender) -> bool:
     return other.shard == of.shard and other.process != of.process
 
 
-def _is_executor(process: int) -> bool:
-    with suppress(OSError):
-        return b"CoarseGrainedExecutorBackend" in Path(f"/proc/{process}/cmdline").read_bytes()
-    return False
-
-
 def takes_part(kind: str) -> Callable[[Sender], bool]:
-    """Which requests count for a kind: those of tasks that write a shard, where it has a copy."""
+    """Which requests count for a kind: of workers, and of a shard where that has a copy."""
     if kind in COPYING:
         return lambda sender: sender.shard is not None and sender.process is not None
+    if kind in ("worker", "twins", "executor", "freeze"):
+        return lambda sender: sender.process is not None
     return lambda _: True
 
 
@@ -256,11 +247,11 @@ def _kill(process: int) -> bool:
     return False
 
 
-def _ancestors(process: int) -> list[int]:
-    found = []
+def _ancestors(process: int, word: bytes) -> Iterator[int]:
+    """Those with this word in their command."""
     with suppress(OSError):
         while process > 1:
             stat = Path(f"/proc/{process}/stat").read_text()
             process = int(stat.rpartition(")")[2].split()[1])
-            found.append(process)
-    return found
+            if word in Path(f"/proc/{process}/cmdline").read_bytes():
+                yield process
