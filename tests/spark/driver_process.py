@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -34,33 +33,6 @@ SETTINGS = {
     "spark.task.maxFailures": "8",
     "spark.ui.enabled": "false",
 }
-
-JOB = """
-import json, os, sys
-from pathlib import Path
-from pyspark.sql import SparkSession
-from kprod.spark import partition_writer, write
-
-given = json.loads(sys.argv[1])
-builder = SparkSession.builder
-if given["master"].startswith("sc://") or given.get("connect"):
-    builder = builder.remote(given["master"])
-else:
-    builder = builder.master(given["master"])
-    for name, value in given["settings"].items():
-        builder = builder.config(name, value)
-spark = builder.getOrCreate()
-servers, rows = given["servers"], given["rows"]
-frame = spark.range(0, rows, 1, 8).selectExpr("cast(id as string) key", "concat('row ', id) value")
-told = {}
-"""
-
-
-def job(
-    body: str, given: dict[str, Any], python: str | Path = sys.executable
-) -> subprocess.Popen[str]:
-    """A driver in a process of its own, and its JVM with it."""
-    return program(JOB + textwrap.dedent(body), json.dumps(given), python=python)
 
 
 def program(

@@ -5,13 +5,15 @@ Minutes long and heavy: ``KPROD_CAMPAIGN=long``, as ``make campaign`` runs it.
 
 from __future__ import annotations
 
-import os
+import json
 import re
 from pathlib import Path
 
+import pytest
+
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log.log_config import LogConfig
-from tests.spark.driver_process import OF_CAMPAIGNS, ROOT, SETTINGS, finished, job, program
+from tests.spark.driver_process import OF_CAMPAIGNS, ROOT, SETTINGS, finished, program
 
 pytestmark = OF_CAMPAIGNS
 
@@ -24,6 +26,19 @@ def test_the_recipe_for_spark_connect_runs() -> None:
     """It needs more packages than other recipes, which run with the other examples of the pages."""
     (code,) = RECIPE.findall((ROOT / "docs" / "spark-operation.md").read_text())
     assert finished(program(code + "print('{\"ended\": true}')")) == {"ended": True}
+
+
+SESSION = """
+import json, sys
+from pyspark.sql import SparkSession
+from kprod.spark import partition_writer, write
+
+servers, settings = sys.argv[1], json.loads(sys.argv[2])
+builder = SparkSession.builder.master("local[2]")
+for name, value in settings.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+"""
 
 
 LARGE = """
@@ -40,9 +55,9 @@ def peak(batches):
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     yield pa.RecordBatch.from_pydict({"kib": [grown], "batch": [first.nbytes]})
 
-told["memory"] = [list(row) for row in large.mapInArrow(peak, "kib bigint, batch bigint").collect()]
+found = [list(row) for row in large.mapInArrow(peak, "kib bigint, batch bigint").collect()]
 print()
-print(json.dumps(told))
+print(json.dumps({"memory": found}))
 """
 
 
@@ -51,8 +66,8 @@ def test_large_values_take_no_more_memory_than_their_batches() -> None:
         default_partitions=3, log_config=LogConfig(max_message_bytes=4_000_000)
     ) as broker:
         servers = broker.bootstrap_servers
-        given = {"master": "local[2]", "settings": SETTINGS, "servers": servers, "rows": 0}
-        for kib, batch in finished(job(LARGE, given))["memory"]:
+        driver = program(SESSION + LARGE, servers, json.dumps(SETTINGS))
+        for kib, batch in finished(driver)["memory"]:
             assert kib * 1024 <= (32 << 20) + 2 * batch + (64 << 20)
 
 
@@ -62,8 +77,9 @@ options = dict(security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_
                sasl_plain_password="${env:KPROD_CANARY}", max_block_ms=2000)
 import io, contextlib
 from pyspark import cloudpickle
+frame = spark.range(0, 100, 1, 8).selectExpr("cast(id as string) key", "concat('row ', id) value")
 writer = partition_writer("t", bootstrap_servers=servers, **options)
-assert given["canary"][::-1].encode() not in cloudpickle.dumps(writer)
+assert sys.argv[3][::-1].encode() not in cloudpickle.dumps(writer)
 shown = io.StringIO()
 with contextlib.redirect_stdout(shown):
     frame.mapInArrow(writer, writer.schema).explain(True)
@@ -84,11 +100,10 @@ for run in (
     except Exception as error:
         print(type(error).__name__, error)
 spark.stop()
-print(json.dumps(told))
 """
 
 
-def test_no_secret_is_seen_anywhere(tmp_path: Path) -> None:
+def test_no_secret_is_seen_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its only traces may be in the environment of the workers."""
     events = tmp_path / "events"
     events.mkdir()
@@ -99,19 +114,10 @@ def test_no_secret_is_seen_anywhere(tmp_path: Path) -> None:
         "spark.eventLog.compress": "false",
         "spark.log.level": "INFO",
     }
+    monkeypatch.setenv("KPROD_CANARY", CANARY)
     with EmbeddedBroker() as broker:  # which wants no login, and so refuses ours
-        given = {
-            "master": "local[2]",
-            "settings": settings,
-            "servers": broker.bootstrap_servers,
-            "rows": 100,
-            "canary": CANARY,
-        }
-        os.environ["KPROD_CANARY"] = CANARY
-        try:
-            driver = job(SECRET, given | {"canary": CANARY[::-1]})
-        finally:
-            del os.environ["KPROD_CANARY"]
+        servers = broker.bootstrap_servers
+        driver = program(SESSION + SECRET, servers, json.dumps(settings), CANARY[::-1])
         out, err = driver.communicate(timeout=600)
     assert driver.returncode == 0, err[-4_000:]
     logged = [path.read_bytes() for path in events.rglob("*") if path.is_file()]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -15,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from kprod.broker import EmbeddedBroker
 from kprod.errors import UnsupportedVersionError
-from kprod.spark import partition_writer
 from kprod.spark.python_worker import UNCHECKED, acknowledge_at_once, check_rows_ended
 from tests.support.programs import run_python
 
@@ -23,11 +21,11 @@ pytestmark = pytest.mark.full
 
 FREEZE = """
 import gc
-from kprod.spark.python_worker import freeze_modules
-freeze_modules()
+from kprod.spark.shard_rows import TaskRows
+TaskRows(())
 first = gc.get_freeze_count()
 of_a_task = [[] for _ in range(1_000)]
-freeze_modules()
+TaskRows(())
 print(first, gc.get_freeze_count() - first)
 """
 
@@ -53,37 +51,18 @@ def test_exactly_once_needs_a_spark_that_shows_the_end_of_the_rows(
         check_rows_ended(required=True)
 
 
-def test_the_workers_of_a_job_are_frozen(cluster: SparkSession) -> None:
-    with EmbeddedBroker(topics={"frozen": 1}) as broker:
-        writer = partition_writer("frozen", bootstrap_servers=broker.bootstrap_servers)
-
-        def frozen(items: Iterable[bytes]) -> Iterable[int]:
-            yield from (gc.get_freeze_count() for _ in writer(items))
-
-        counts = cluster.sparkContext.parallelize([b"a", b"b"], 2).mapPartitions(frozen).collect()
-    assert min(counts) > 10_000
-
-
-@pytest.fixture
-def worker_logs(cluster: SparkSession) -> Iterator[Callable[[], list[tuple[str, str]]]]:
-    """What Spark collects of its workers' logs: loggers and messages."""
-    name = "spark.sql.pyspark.worker.logging.enabled"
-    cluster.conf.set(name, "true")
+def test_spark_collects_what_tasks_and_commits_log(cluster: SparkSession) -> None:
+    setting = "spark.sql.pyspark.worker.logging.enabled"
+    cluster.conf.set(setting, "true")
     try:
-        yield lambda: [(row.logger, row.msg) for row in cluster.tvf.python_worker_logs().collect()]
+        with EmbeddedBroker(topics={"told": 1}) as broker:
+            rows = cluster.range(0, 10, 1, 2).selectExpr("cast(id as string) as value")
+            written = rows.write.format("kprod").option("topic", "told").mode("append")
+            written = written.option("kafka.bootstrap.servers", broker.bootstrap_servers)
+            written.option("delivery", "exactly_once").save()
+        told = [(row.logger, row.msg) for row in cluster.tvf.python_worker_logs().collect()]
     finally:
-        cluster.conf.unset(name)
-
-
-def test_spark_collects_what_tasks_and_commits_log(
-    cluster: SparkSession, worker_logs: Callable[[], list[tuple[str, str]]]
-) -> None:
-    with EmbeddedBroker(topics={"told": 1}) as broker:
-        written = cluster.range(0, 10, 1, 2).selectExpr("cast(id as string) as value").write
-        written = written.format("kprod").option("topic", "told").option("delivery", "exactly_once")
-        written = written.option("kafka.bootstrap.servers", broker.bootstrap_servers)
-        written.mode("append").save()
-    told = worker_logs()
+        cluster.conf.unset(setting)
     shards = [text for logger, text in told if logger == "kprod" and "committed, 5" in text]
     assert len(shards) == 2
     (batch,) = [text for logger, text in told if logger == "kprod.spark.data_source"]
@@ -111,23 +90,18 @@ def test_packets_of_this_machine_are_acknowledged_at_once(
     assert server.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
 
 
-def test_sockets_go_on_blocking_where_new_ones_have_a_timeout(
+def test_sockets_stay_open_and_go_on_blocking(
     connection: tuple[socket.socket, socket.socket],
 ) -> None:
-    """A row's function may set one; Spark reads its own socket without."""
-    _, server = connection
-    socket.setdefaulttimeout(30)
-    try:
-        acknowledge_at_once()
-    finally:
-        socket.setdefaulttimeout(None)
-    assert os.get_blocking(server.fileno())
-
-
-def test_what_is_open_stays_open(connection: tuple[socket.socket, socket.socket]) -> None:
+    """Spark reads its own without a timeout, which a row's function may set for new ones."""
     client, server = connection
     with socket.socket() as unconnected, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
-        acknowledge_at_once()
+        socket.setdefaulttimeout(30)
+        try:
+            acknowledge_at_once()
+        finally:
+            socket.setdefaulttimeout(None)
+        assert os.get_blocking(server.fileno())
         client.sendall(b"x")
         assert server.recv(1) == b"x"
         unconnected.bind(("127.0.0.1", 0))
