@@ -29,12 +29,6 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 FLIGHTS = "origin,tailnum\nJFK,N1\nEWR,N2\nJFK,N3\n"
 
 
-@pytest.fixture
-def flights(tmp_path: Path) -> Path:
-    (tmp_path / "flights.csv").write_text(FLIGHTS)
-    return tmp_path
-
-
 def started(command: list[str], folder: Path) -> subprocess.Popen[str]:
     conf = ["--spark-conf", f"spark.driver.extraJavaOptions={SHORT_LIVED}"]
     return subprocess.Popen(
@@ -53,22 +47,24 @@ def run(command: list[str], folder: Path) -> tuple[int, str]:
     return running.returncode, said
 
 
-def test_the_file_of_the_page_describes_a_job(flights: Path, kafka: str) -> None:
-    (flights / "job.toml").write_text(JOB.replace("localhost:9092", kafka))
+def test_the_file_of_the_page_describes_a_job(tmp_path: Path, kafka: str) -> None:
+    (tmp_path / "flights.csv").write_text(FLIGHTS)
+    (tmp_path / "job.toml").write_text(JOB.replace("localhost:9092", kafka))
     wins = ["--topic", "of-file", "-X", "compression.type=lz4"]  # over [kafka] compression_type
-    code, said = run(["pipeline", "job.toml", "--report", "report.json", *wins], flights)
+    code, said = run(["pipeline", "job.toml", "--report", "report.json", *wins], tmp_path)
     assert code == 0, said
     written = sorted((record.key, record.value) for _, record in read_topic(kafka, "of-file"))
     assert written == [
         (plane, b'{"origin":"JFK","tailnum":"%s"}' % plane) for plane in (b"N1", b"N3")
     ]
     assert "of-file: 2 records" in said
-    assert json.loads((flights / "report.json").read_text())["records"] == 2
+    assert json.loads((tmp_path / "report.json").read_text())["records"] == 2
 
 
-def test_the_command_of_the_page_prints_what_the_page_says(flights: Path, kafka: str) -> None:
+def test_the_command_of_the_page_prints_what_the_page_says(tmp_path: Path, kafka: str) -> None:
+    (tmp_path / "flights.csv").write_text(FLIGHTS)
     ((command, printed),) = commands(BLOCK)
-    code, said = run(shlex.split(command.replace("localhost:9092", kafka))[1:], flights)
+    code, said = run(shlex.split(command.replace("localhost:9092", kafka))[1:], tmp_path)
     assert code == 0, said
     last = "\n".join(said.splitlines()[-len(printed.splitlines()) :])
     assert pattern(printed.replace("shards", "shard")).fullmatch(last), said
@@ -110,7 +106,6 @@ def test_a_stream_that_is_stopped_says_so(
     ("text", "complaint"),
     [
         ("[read", "job.toml"),
-        ("[colour]", "no table .'colour'."),
         ("[read]\ncolour = 1", "has no 'colour'; it has"),
         ("[raed]", "no table .'raed'.; did you mean 'read'"),
         ("[read]\nformt = 1", "has no 'formt'; did you mean 'format'"),

@@ -75,17 +75,6 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
         }
 
 
-def run(commands: str, folder: Path, shell: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", commands],
-        cwd=folder / "job",
-        env=shell,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def with_wheel(recipe: str, wheel: Path) -> str:
     """The commands, with this wheel in the place of the one in the folder."""
     given = rf"\1 --constraint {ROOT / 'constraints.txt'} {wheel}"
@@ -102,7 +91,14 @@ def test_a_shipped_environment_writes_everything(
         commands = with_wheel(RECIPES[name], wheel).replace(
             "job.py", f"job.py {broker.bootstrap_servers} {ROWS}"
         )
-        ended = run(commands, tmp_path, cluster)
+        ended = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", commands],
+            cwd=tmp_path / "job",
+            env=cluster,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert ended.returncode == 0, ended.stderr[-4_000:]
         for topic in ("written", "saved", "mapped"):
             assert values(broker.bootstrap_servers, topic) == every_row(ROWS), topic
@@ -110,18 +106,3 @@ def test_a_shipped_environment_writes_everything(
     shipped = tmp_path / ("workers" if name == "venv-pack" else "pex")
     for where in json.loads(ended.stdout.splitlines()[-1]):
         assert all(Path(place).is_relative_to(shipped) for place in where), where
-
-
-@pytest.mark.parametrize(
-    ("kind", "missed"), [("whl", "No module named 'kprod'"), ("zip", "No module named 'kprod_ext.")]
-)
-def test_py_files_cannot_ship_it(
-    kind: str, missed: str, wheel: Path, cluster: dict[str, str], tmp_path: Path
-) -> None:
-    """Executors look into no wheel; in a zip they find the compiled package, and cannot load it."""
-    file = shutil.copy(wheel, tmp_path / wheel.with_suffix(f".{kind}").name)
-    python = Path(sys.executable).resolve()  # without packages: kprod's own are missed first
-    submit = f"PYSPARK_PYTHON={python} spark-submit --py-files {file} job.py none 1"
-    ended = run(submit, tmp_path, cluster)
-    assert ended.returncode != 0
-    assert missed in ended.stdout + ended.stderr

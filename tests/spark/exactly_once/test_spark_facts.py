@@ -18,23 +18,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from kprod.errors import BrokerError, ConfigError, ErrorCode
 from kprod.spark import RowsChanged, WriteFailed, sharded, write
-from kprod.spark.data_source import (
-    MicroBatchWriter,
-    batch_writer,
-    query_of,
-    stream_writer,
-)
+from kprod.spark.data_source import batch_writer, query_of, stream_writer
 from kprod.spark.delivery import JobName, Scope, Terms
 from kprod.spark.job_tasks import TaskOutcome, is_fatal
 from kprod.spark.python_worker import TaskIdentity
 from kprod.spark.shard_rows import SHARD_COLUMN, Layout
-from tests.spark.exactly_once.test_surfaces import (
-    ONCE,
-    PARTITIONS,
-    ROWS,
-    assert_once_each,
-    frame,
-)
+from tests.spark.exactly_once.test_surfaces import ONCE, PARTITIONS, ROWS, assert_once_each, frame
 from tests.spark.lines import Lines, pour
 from tests.support.committed_records import committed
 
@@ -158,14 +147,6 @@ def test_a_copied_checkpoint_never_drops_rows_in_silence(
     assert len(committed(kafka, topic, PARTITIONS)) == 320
 
 
-def test_a_writer_that_is_made_twice_goes_by_one_name() -> None:
-    """``streamWriter`` is called for the tasks, and again for the commit."""
-    made = [stream_writer(OPTIONS, SHARDED) for _ in range(2)]
-    assert all(isinstance(one, MicroBatchWriter) for one in made)
-    terms = [Terms(topic="t", scope=Scope.QUERY) for _ in range(2)]
-    assert {one.job_name(IN_STREAM) for one in terms} == {JobName("q", 7, lasting=True)}
-
-
 def test_commit_may_be_called_again_and_abort_after_it() -> None:
     """The tasks have committed: neither has anything left to do."""
     writer, batch = stream_writer(OPTIONS, SHARDED), batch_writer(OPTIONS, SHARDED, False)
@@ -199,17 +180,9 @@ def test_spark_does_not_repeat_a_task_whose_marker_is_refused(code: ErrorCode) -
 @pytest.mark.parametrize("scope", Scope)
 def test_two_calls_are_never_the_same_run(scope: Scope) -> None:
     """Under one job_id, in one application and one job group: only attempts share a run."""
-    calls = [
-        replace(
-            Terms(topic="t", job_id="mine"),
-            scope=scope,
-            query="q",
-            batch=0,
-        )
-        for _ in range(2)
-    ]
     runs = []
-    for call in calls:
+    for _ in range(2):
+        call = Terms(topic="t", job_id="mine", scope=scope, query="q", batch=0)
         shipped: Terms = pickle.loads(pickle.dumps(call))
         attempts = [replace(TASK, attempt=number) for number in range(2)]
         runs.append({shipped.shard(attempt, Layout(1, 2)).run for attempt in attempts})
