@@ -22,7 +22,7 @@ Told = tuple[int, Any]
 
 
 class FakeRegistry(HttpService):
-    """Numbers schemas as they come; a subject takes what ``refuses`` has no differences for.
+    """Numbers schemas as they come.
 
     ``odd`` may be set meanwhile: it then tells the answer to a request, or None for the usual one.
     ``asked`` lists the requests. With ``guids`` schemas have GUIDs, as Confluent's have from
@@ -33,7 +33,6 @@ class FakeRegistry(HttpService):
         super().__init__(certfile)
         self.guids = guids
         self.odd: Callable[[Asked], Told | None] = lambda _asked: None
-        self.refuses: Callable[[str, Any], list[str]] = lambda _subject, _schema: []
         self.asked: list[Asked] = []
         self.ids: list[str] = []  # a schema with everything that belongs to it, at its id less 1
         self.subjects: dict[str, list[int]] = {}  # ids by version
@@ -66,9 +65,6 @@ class FakeRegistry(HttpService):
 
     def _usual(self, asked: Asked) -> Told:
         path = unquote(urlsplit(asked.path).path)
-        if match := re.fullmatch(r"/compatibility/subjects/(.+)/versions/latest", path):
-            differences = self.refuses(match[1], asked.body)
-            return 200, {"is_compatible": not differences, "messages": differences}
         if match := re.fullmatch(r"/subjects/(.+)/versions/(latest|\d+)", path):
             return self._version(match[1], match[2])
         if match := re.fullmatch(r"/subjects/(.+)/versions", path):
@@ -85,8 +81,6 @@ class FakeRegistry(HttpService):
         return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
 
     def _new(self, subject: str, schema: Any) -> Told:
-        if self.refuses(subject, schema):
-            return 409, {"error_code": 409, "message": "Schema being registered is incompatible"}
         return 200, {"id": self.register(subject, schema), **self._guid(schema)}
 
     def _found(self, subject: str, schema: Any) -> Told:
