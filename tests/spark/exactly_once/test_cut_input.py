@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 BATCH_SIZE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def small_batches(cluster: SparkSession) -> Iterator[None]:
     before = cluster.conf.get(BATCH_SIZE)
     cluster.conf.set(BATCH_SIZE, "10")
@@ -52,7 +52,6 @@ def fails(fails_now: Callable[[], bool]) -> Callable[[Iterable[Any]], Iterator[A
     return most_rows
 
 
-@pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("delivery", ["exactly_once", "atomic"])
 def test_nothing_is_committed_of_a_task_whose_rows_cannot_be_read(
     cluster: SparkSession, delivery: Delivery
@@ -66,7 +65,6 @@ def test_nothing_is_committed_of_a_task_whose_rows_cannot_be_read(
         assert committed(kafka, "cut", PARTITIONS) == []
 
 
-@pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("on_row_error", ["fail", "skip"])
 def test_the_next_attempt_writes_all_rows(
     cluster: SparkSession, kafka: str, tmp_path: Path, on_row_error: Any
@@ -84,7 +82,6 @@ def test_the_next_attempt_writes_all_rows(
     assert result.records == ROWS
 
 
-@pytest.mark.usefixtures("small_batches")
 def test_a_function_may_take_a_part_of_the_rows(cluster: SparkSession) -> None:
     """Spark has closed nothing: the rows that are not taken follow."""
     with EmbeddedBroker(topics={"part": PARTITIONS}) as broker:

@@ -37,7 +37,9 @@ REFUSED: dict[str, Plan] = {
     "offset": lambda rows: rows.offset(5),
     "limit in a subquery": lambda rows: above(rows, rows.select("value").limit(1)),
     "first() in a subquery": lambda rows: above(rows, rows.select(first("value"))),
-    "rand in a subquery": lambda rows: above(rows, rows.selectExpr("max(cast(rand() as string))")),
+    "rand in a subquery": lambda rows: above(
+        rows, rows.select(rand().cast("string").alias("r")).agg({"r": "max"})
+    ),
     "limit of a local order": lambda rows: rows.sortWithinPartitions("key").limit(5),
     "first": lambda rows: rows.groupBy("key").agg(first("value").alias("value")),
     "list": lambda rows: rows.groupBy("key").agg(expr("cast(collect_list(value) as string) value")),

@@ -7,7 +7,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from tests.spark.driver_process import standalone
@@ -104,7 +104,7 @@ class Campaign:
         while True:
             driver = self._session.driver
             killer.arm()
-            driver.tell(job.told())
+            driver.tell(asdict(job))
             told = self._session.await_told(driver)
             self._cluster.watch.disarm()
             if told is not None and "wrote" in told:

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,12 +51,10 @@ class Job:
 
     @property
     def is_stream(self) -> bool:
-        """Whether its rows come as micro-batches."""
         return self.surface in ("stream", "foreach")
 
     @property
     def batches(self) -> int:
-        """How many batches its rows come in."""
         return BATCHES if self.is_stream else 1
 
     def lines(self) -> Path:
@@ -64,7 +62,6 @@ class Job:
         return Path(self.folder, "lines")
 
     def checkpoint(self) -> Path:
-        """Of the stream."""
         return Path(self.folder, "checkpoint")
 
     def layout_id(self) -> str | None:
@@ -80,10 +77,6 @@ class Job:
         if not metadata.exists():
             return None
         return f"kprod-spark.{self.topic}.{json.loads(metadata.read_text())['id']}.layout"
-
-    def told(self) -> dict[str, Any]:
-        """As a line for a driver has it."""
-        return asdict(self)
 
 
 def writers(job: Job) -> list[str]:
@@ -108,7 +101,6 @@ def task_of(job: Job, number: int) -> int:
 
 
 def prepare(job: Job) -> None:
-    """Make what the job reads."""
     job.lines().mkdir(parents=True)
     each = ROWS // BATCHES
     for batch in range(BATCHES):

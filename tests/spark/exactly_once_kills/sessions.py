@@ -148,7 +148,6 @@ class Session:
         return Driver(program(DRIVER, json.dumps(self._given)))
 
     def close(self) -> None:
-        """End all drivers."""
         self.kill()
         if self._next is not None:
             self._next.kill()
