@@ -77,8 +77,8 @@ def test_an_error_names_the_file_and_shows_nothing_of_it(tmp_path: Path, text: s
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigError, match=r"some\.properties'") as raised:
         resolved({"p": f"${{file:{file}:password}}"})
+    raised.value.__traceback__ = raised.tb.tb_next  # the frame of this test has the text
     error: BaseException | None = raised.value
-    error.__traceback__ = raised.tb.tb_next  # the frame of this test has the text
     while error is not None:
         shown = traceback.TracebackException.from_exception(error, capture_locals=True)
         assert "canary" not in "".join(shown.format())
