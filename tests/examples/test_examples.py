@@ -7,10 +7,12 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,32 +88,27 @@ def test_fastapi_service(broker: EmbeddedBroker, topic: str) -> None:
             if found := re.search(r"running on (http://\S+)", line):
                 url = f"{found[1]}/orders"
                 break
-        answers: list[dict[str, int]] = []
-        clients = [threading.Thread(target=_post, args=(url, n, answers)) for n in range(20)]
-        for client in clients:
-            client.start()
-        for client in clients:
-            client.join()
+        with ThreadPoolExecutor(20) as clients:
+            answers = list(clients.map(partial(_post, url), range(20)))
         service.send_signal(signal.SIGTERM)
         rest = service.stdout.read()
     assert "closed: " in rest
-    assert len(answers) == len(clients)
     by_place = {
         (partition, record.offset): record.value
         for partition, record in read_topic(broker.bootstrap_servers, topic)
     }
-    for answer in answers:
+    for number, answer in enumerate(answers):
         order = json.loads(by_place.pop((answer["partition"], answer["offset"])) or b"")
-        assert order == {"id": answer["id"]}
+        assert order == {"id": number}
     assert not by_place
 
 
-def _post(url: str, number: int, answers: list[dict[str, int]]) -> None:
+def _post(url: str, number: int) -> Any:
     body = json.dumps({"id": number}).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.status == 201
-        answers.append({**json.load(answer), "id": number})
+        return json.load(answer)
 
 
 @pytest.mark.full

@@ -15,7 +15,6 @@ from kprod.broker import ApiKey, EmbeddedBroker, Fault, TransactionConfig
 from kprod.errors import ProducerFencedError
 from kprod.exactly_once import atomic
 from kprod.exactly_once.errors import BatchIncomplete, TransactionTooSlow
-from kprod.exactly_once.marker import Marker
 from kprod.exactly_once.protocol import decided
 from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import Delivered, PreparedShard
@@ -147,15 +146,7 @@ def decide(servers: str, topic: str, waiting: Sequence[PreparedShard]) -> None:
     producer = KafkaProducer(**options(servers), transactional_id=of.layout_id)
     with producer, producer.transaction() as transaction:
         for group, marker in decided(of, 2, waiting):
-            transaction.send_offsets({of.place: marker_offset(marker)}, group)
-
-
-def marker_offset(marker: Marker) -> Any:
-    class Position:
-        offset = marker.offset
-        metadata = marker.metadata
-
-    return Position()
+            transaction.send_offsets({of.place: marker}, group)
 
 
 def time_out(servers: str, one: PreparedShard) -> None:
@@ -194,7 +185,7 @@ def test_a_decision_about_many_shards_has_several_pieces(servers: str) -> None:
         producer.partitions_for("many")
         with producer.transaction() as transaction:
             for group, marker in pieces:
-                transaction.send_offsets({of.place: marker_offset(marker)}, group)
+                transaction.send_offsets({of.place: marker}, group)
     with pytest.raises(BatchIncomplete) as raised:
         replace(end(servers, "many", [], shards=600), prepared=()).commit()
     assert len(raised.value.missing) == 300

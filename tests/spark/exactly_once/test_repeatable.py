@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -125,26 +125,14 @@ def test_a_clock_in_a_job_that_is_not_started_again(cluster: SparkSession, kafka
     assert len(set(stored)) == 1
 
 
-class InThread:
-    """Calls a function in a thread of its own, and raises what that raises."""
+def in_thread(function: Callable[[DataFrame, int], Any]) -> Callable[[DataFrame, int], Any]:
+    """The function, which is then called in a thread of its own."""
 
-    def __init__(self, function: Callable[[DataFrame, int], Any]) -> None:
-        self._function = function
+    def call(batch: DataFrame, number: int) -> Any:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(function, batch, number).result()
 
-    def __call__(self, batch: DataFrame, number: int) -> None:
-        failed: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                self._function(batch, number)
-            except BaseException as error:
-                failed.append(error)
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        if failed:
-            raise failed[0]
+    return call
 
 
 def test_a_micro_batch_that_a_thread_writes(
@@ -159,7 +147,7 @@ def test_a_micro_batch_that_a_thread_writes(
         write(batch.select("value"), "in-thread", **given)
 
     with pytest.raises(StreamingQueryException, match="need a name for a micro-batch"):
-        pour(lines.stream(), InThread(nameless), tmp_path / "nameless")
+        pour(lines.stream(), in_thread(nameless), tmp_path / "nameless")
     names: list[str] = []
 
     def named(batch: DataFrame, _: int) -> None:
@@ -169,9 +157,9 @@ def test_a_micro_batch_that_a_thread_writes(
     writes = foreach_batch("of-function", bootstrap_servers=kafka, shards=2, **ONCE)
     for function, topic in ((named, "in-thread"), (writes, "of-function")):
         folder = tmp_path / topic
-        pour(lines.stream(), InThread(function), folder)
+        pour(lines.stream(), in_thread(function), folder)
         (folder / "commits" / "0").unlink()
         (folder / "commits" / ".0.crc").unlink(missing_ok=True)
-        pour(lines.stream(), InThread(function), folder)
+        pour(lines.stream(), in_thread(function), folder)
         assert len(committed(kafka, topic, PARTITIONS)) == 10, topic
     assert len(set(names)) == 2, "by the name of the query, both times"
