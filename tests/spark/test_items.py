@@ -169,17 +169,10 @@ def test_columns_are_encoded_before_an_interceptor_sees_their_rows(
     assert (record.key, record.value, record.headers) == (None, value, (("seen", b"1"),))
 
 
-class Tuple:
-    """A serializer of keys."""
-
-    def serialize(self, _topic: str, _headers: Any, data: Any) -> bytes:
-        return repr(data).encode()
-
-
 def test_a_key_serializer_leaves_the_format_of_the_value_alone(bootstrap: str) -> None:
     item = {"value": {"a": 1}, "key": {"b": 2}}
     for items in ([pa.RecordBatch.from_pylist([item])], [item]):
-        found = written(bootstrap, items, **JSON, key_serializer=Tuple())
+        found = written(bootstrap, items, **JSON, key_serializer=lambda key: repr(key).encode())
         assert found == [(b"{'b': 2}", b'{"a":1}')]
 
 

@@ -44,19 +44,6 @@ def once(folder: Path, name: str) -> bool:
     return True
 
 
-class DiesAt:
-    """A serializer in whose first attempt at a row the worker process is killed."""
-
-    def __init__(self, row: str, folder: Path) -> None:
-        self._row = row
-        self._folder = folder
-
-    def __call__(self, value: Any) -> bytes:
-        if value == self._row and once(self._folder, "died"):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return str(value).encode()
-
-
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
@@ -76,13 +63,13 @@ def loses_an_executor(folder: Path) -> Callable[[Iterable[Any]], Iterator[Any]]:
 def test_a_worker_that_is_killed_in_the_middle(
     cluster: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
-    result = write(
-        frame(cluster),
-        "killed-worker",
-        bootstrap_servers=kafka,
-        value_serializer=DiesAt("row 250", tmp_path),
-        **ONCE,
-    )
+    def dies_once(value: str) -> bytes:
+        if value == "row 250" and once(tmp_path, "died"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return value.encode()
+
+    given = {"bootstrap_servers": kafka, "value_serializer": dies_once, **ONCE}
+    result = write(frame(cluster), "killed-worker", **given)
     assert (tmp_path / "died").exists()
     assert_once_each(kafka, "killed-worker")
     assert result.attempts > 4

@@ -57,22 +57,15 @@ def test_a_frame_is_written_in_a_transaction_for_each_task(
     assert again.committed == TASKS, "each call is a job of its own"
 
 
-class RefusesRow:
-    """A serializer that fails every attempt at one row."""
-
-    def __init__(self, row: str) -> None:
-        self._row = row
-
-    def __call__(self, value: Any) -> bytes:
-        if value == self._row:
-            raise RuntimeError("this row is refused")
-        return str(value).encode()
-
-
 def test_nothing_of_an_atomic_frame_with_a_row_that_fails(
     cluster: SparkSession, kafka: str
 ) -> None:
-    given: dict[str, Any] = {"delivery": "atomic", "value_serializer": RefusesRow("row 350")}
+    def serialized(value: str) -> bytes:
+        if value == "row 350":
+            raise RuntimeError("this row is refused")
+        return value.encode()
+
+    given: dict[str, Any] = {"delivery": "atomic", "value_serializer": serialized}
     with pytest.raises(WriteFailed, match="is refused; the transactions of the other tasks"):
         write(frame(cluster), "failed-frame", bootstrap_servers=kafka, **given)
     assert committed(kafka, "failed-frame", PARTITIONS) == []
