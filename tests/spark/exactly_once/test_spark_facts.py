@@ -32,7 +32,12 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 TASK = TaskIdentity(application="app", stage=3, partition=1, attempt=0)
 IN_STREAM = replace(TASK, query="q", batch=7)
 SHARDED = StructType([StructField("value", StringType()), StructField(SHARD_COLUMN, LongType())])
-OPTIONS = {"kafka.bootstrap.servers": "h:1", "topic": "t", "delivery": "exactly_once"}
+OPTIONS = {
+    "kafka.bootstrap.servers": "127.0.0.1:1",
+    "kafka.max.block.ms": "100",
+    "topic": "t",
+    "delivery": "exactly_once",
+}
 
 
 def once(folder: Path, name: str) -> bool:
