@@ -16,7 +16,7 @@ from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from kprod.broker.log.log_config import NO_LIMIT, LogConfig
 from kprod.errors import ConfigError
-from kprod.spark.topic_reader import SCHEMA, TopicReader, read_options
+from kprod.spark.topic_reader import TopicReader, read_options
 from pyspark_kprod import DefaultSource
 
 STAMP = 1_700_000_000_123
@@ -69,7 +69,6 @@ def test_committed_records_with_all_their_columns(servers: str) -> None:
     assert (key, value, topic, partition, offset) == (b"k", b"first 0", "read", 0, 0)
     assert moment == datetime.datetime.fromtimestamp(STAMP / 1000, tz=datetime.UTC)
     assert [(one.key, one.value) for one in headers] == [("h", b"v")]
-    assert len(SCHEMA.split(", ")) == 8, "one of them has a comma of its own"
 
 
 def test_a_time_that_cannot_be_shown_is_null() -> None:
