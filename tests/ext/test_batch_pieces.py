@@ -80,29 +80,6 @@ def test_new_producer_state_wants_a_new_checksum(pair: Pair, records: int) -> No
     assert bytes(builder.build()) == first
 
 
-def test_a_batch_that_is_open_has_no_pieces() -> None:
-    with pytest.raises(RuntimeError, match="not closed"):
-        new_builder().pieces()
-
-
-def test_it_lends_the_memory() -> None:
-    pool = BufferPool(1000, 1000)
-    buffer = pool.allocate(1000, 0)
-    builder = MemoryRecordsBuilder(buffer, write_limit=1000)
-    builder.append(1, None, b"value")
-    builder.close()
-    (view,) = builder.pieces()
-    with pytest.raises(BufferError):
-        builder.reopen_producer_state(1, 1, 1)
-    expected = bytes(view)
-    pool.deallocate(buffer)
-    other = pool.allocate(1000, 0)
-    memoryview(other)[:] = b"\xff" * 1000
-    assert bytes(view) == expected
-    with pytest.raises(BufferError):
-        builder.pieces()
-
-
 CHUNK = 1000
 VALUE = b"v" * 92
 RECORD = 101  # bytes of a record with that value, when its deltas are below 64
@@ -155,33 +132,12 @@ def test_the_record_that_fills_it_is_told_of_once_and_before_it_has_to_grow() ->
     assert queue.oldest.buffer.chunk_bytes > 0
 
 
-def test_it_takes_more_when_it_is_full() -> None:
-    growing = Growing(limit=5 * CHUNK)
-    while growing.builder.has_room_for(0, None, VALUE):
-        assert growing.builder.try_append(0, None, VALUE)
-    assert growing.builder.is_full
-    assert growing.builder.estimated_bytes_written <= 5 * CHUNK
-    assert growing.builder.estimated_bytes_written > 5 * CHUNK - RECORD - 3
-    assert growing.builder.try_append(0, None, VALUE) == 0
-    assert growing.builder.closed_for_append
-
-
 def test_a_buffer_that_is_lost_gives_all_of_it_back() -> None:
     growing = Growing()
     growing.fill([VALUE] * 100)
     pool = growing.pool
     del growing
     assert pool.available == pool.total
-
-
-def test_without_memory_it_takes_no_more() -> None:
-    growing = Growing(memory=3 * CHUNK)
-    taken = 0
-    while growing.builder.try_append(taken, b"key", VALUE):
-        taken += 1
-    assert growing.builder.closed_for_append
-    assert growing.used == 3 * CHUNK
-    assert b"".join(growing.close()) == plain([VALUE] * taken)
 
 
 def test_it_does_not_overtake_a_thread_that_waits_for_memory() -> None:

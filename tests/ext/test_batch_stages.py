@@ -5,14 +5,11 @@ from __future__ import annotations
 import gzip
 import mmap
 import random
-import struct
 import sys
 import tracemalloc
-from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer, batch_size_upper_bound
@@ -65,22 +62,16 @@ def test_closed_for_append_takes_no_more_records() -> None:
     assert len(builder.build()) == HEADER_BYTES + builder.uncompressed_bytes
 
 
-def test_the_state_of_the_producer_is_set_before_closing_and_changed_after_it() -> None:
-    builder = new_builder()
-    builder.append(1, None, b"v")
-    with pytest.raises(RuntimeError):
-        builder.reopen_producer_state(1, 1, 1)
-    builder.close()
-    with pytest.raises(RuntimeError):
-        builder.set_producer_state(1, 1, 1)
-
-
-def test_a_buffer_given_back_is_not_written_to() -> None:
+def test_a_buffer_given_back_is_neither_written_to_nor_read() -> None:
     pool = BufferPool(4096, 1024)
-    buffer = pool.allocate(1024, 0)
+    buffer, other = pool.allocate(1024, 0), pool.allocate(1024, 0)
     builder = MemoryRecordsBuilder(buffer, write_limit=1024)
-    builder.append(1, None, b"v")
+    closed = MemoryRecordsBuilder(other, write_limit=1024)
+    for each in (builder, closed):
+        each.append(1, None, b"v")
+    closed.close()
     pool.deallocate(buffer)
+    pool.deallocate(other)
     for call in (builder.try_append, builder.append, builder.has_room_for):
         with pytest.raises(ValueError, match="given back"):
             call(1, None, b"v")
@@ -88,44 +79,27 @@ def test_a_buffer_given_back_is_not_written_to() -> None:
         builder.close()
     with pytest.raises(ValueError, match="given back"):
         MemoryRecordsBuilder(buffer, write_limit=1024)
-
-
-def test_a_batch_given_back_cannot_be_built_or_reopened() -> None:
-    pool = BufferPool(4096, 1024)
-    buffer = pool.allocate(1024, 0)
-    builder = MemoryRecordsBuilder(buffer, write_limit=1024)
-    builder.append(1, None, b"v")
-    builder.close()
-    pool.deallocate(buffer)
     with pytest.raises(BufferError):
-        builder.build()
+        closed.build()
     with pytest.raises(ValueError, match="given back"):
-        builder.reopen_producer_state(1, 1, 1)
+        closed.reopen_producer_state(1, 1, 1)
 
 
 VALUE = b"v" * 92
 RECORD = 101  # bytes of a record with that value, when its deltas are below 64
 
 
-def test_a_record_fits_exactly() -> None:
-    builder = new_builder(HEADER_BYTES + 2 * RECORD)
-    full = []
-    for _ in range(2):
-        assert builder.has_room_for(0, None, VALUE)
-        assert builder.try_append(0, None, VALUE) == RECORD
-        full.append(builder.is_full)
-    assert full == [False, True]
-    assert not builder.has_room_for(0, None, b"")
-    assert not builder.closed_for_append
-
-
-def test_one_byte_too_many_closes_for_append() -> None:
-    builder = new_builder(HEADER_BYTES + 2 * RECORD - 1)
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_record_fits_exactly_and_one_byte_too_many_closes_for_append(missing: int) -> None:
+    builder = new_builder(HEADER_BYTES + 2 * RECORD - missing)
     builder.append(0, None, VALUE)
-    assert builder.try_append(0, None, VALUE) == 0
-    assert builder.closed_for_append
-    assert builder.record_count == 1
+    assert not builder.is_full
+    assert builder.has_room_for(0, None, VALUE) is not bool(missing)
+    assert builder.try_append(0, None, VALUE) == (0 if missing else RECORD)
+    assert builder.is_full
+    assert builder.closed_for_append is bool(missing)
     assert builder.try_append(0, None, b"") == 0
+    assert builder.record_count == 2 - missing
 
 
 def test_append_minds_the_memory_and_not_the_limit() -> None:
@@ -148,46 +122,12 @@ def test_compression_stretches_the_limit() -> None:
     assert builder.estimated_bytes_written == expected
 
 
-def fill(builder: MemoryRecordsBuilder) -> int:
-    """Append records of distinct timestamps until there is no room; how many fitted."""
-    while builder.try_append(builder.record_count, None, VALUE):
-        pass
-    return builder.record_count
-
-
-def compressing(memory: int) -> tuple[BufferPool, PooledBuffer, MemoryRecordsBuilder]:
-    """A batch of 1,024 bytes in a pool with so much memory; what it holds shrinks to a tenth."""
-    pool = BufferPool(memory, 1024)
-    buffer = pool.allocate(1024, 0)
-    options: dict[str, Any] = {"compression": 1, "compression_ratio": 0.1, "pool": pool}
-    return pool, buffer, MemoryRecordsBuilder(buffer, write_limit=1024, **options)
-
-
-def test_records_to_be_compressed_outgrow_the_buffer() -> None:
-    pool, buffer, builder = compressing(100_000)
-    count = fill(builder)
-    assert count * RECORD > 7 * 1024
-    assert buffer.capacity >= HEADER_BYTES + builder.uncompressed_bytes
-    assert pool.available == 100_000 - buffer.capacity
-    builder.close(lambda records: records[:500])
-    assert buffer.capacity == 1024, "what compression made superfluous goes back at once"
-    assert pool.available == 100_000 - 1024
-    assert len(builder.build()) == HEADER_BYTES + 500
-    pool.deallocate(buffer)
-    assert pool.available == 100_000
-
-
-def test_no_growth_beyond_what_the_pool_has() -> None:
-    pool, _, builder = compressing(1500)
-    assert fill(builder) == (1500 - HEADER_BYTES) // RECORD
-    assert builder.closed_for_append
-    assert pool.available >= 0
-    with pytest.raises(ValueError, match="no more records"):
-        builder.append(0, None, VALUE)
-
-
 def test_no_growth_while_a_view_is_out() -> None:
-    _, buffer, builder = compressing(100_000)
+    pool = BufferPool(100_000, 1024)
+    buffer = pool.allocate(1024, 0)
+    builder = MemoryRecordsBuilder(
+        buffer, write_limit=1024, compression=1, compression_ratio=0.1, pool=pool
+    )
     with memoryview(buffer):
         while builder.has_room_for(0, None, VALUE):
             builder.append(0, None, VALUE)
@@ -255,25 +195,6 @@ def test_headers_that_are_none_leave_the_batch_as_it_was(headers: object) -> Non
         assert not builder.closed_for_append
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        bytearray(b"abcd"),
-        memoryview(b"abcd"),
-        memoryview(bytearray(b"__abcd"))[2:],
-        array("B", b"abcd"),
-        np.frombuffer(b"abcd", np.uint8).reshape(2, 2),
-    ],
-)
-def test_any_contiguous_buffer_is_its_bytes(data: Any) -> None:
-    builder, plain = new_builder(), new_builder()
-    builder.append(0, data, data)
-    plain.append(0, b"abcd", b"abcd")
-    builder.close()
-    plain.close()
-    assert builder.build() == plain.build()
-
-
 @pytest.mark.parametrize("bad_value", [object(), memoryview(b"abcdef")[::2]])
 @pytest.mark.parametrize("headers", [[], [("h", bytearray(b"x"))], [("\ud800", None)], [(1, 2)]])
 def test_nothing_is_kept_of_the_arguments(bad_value: Any, headers: Any) -> None:
@@ -314,64 +235,6 @@ def attempt(call: Callable[..., Any], builder: MemoryRecordsBuilder, *record: An
 CODEC = 1
 
 
-def repetitive_batch() -> MemoryRecordsBuilder:
-    builder = new_builder(compression=CODEC)
-    for timestamp in range(100):
-        builder.append(timestamp, None, b"the same words over and over")
-    return builder
-
-
-def test_the_records_are_compressed_and_the_header_is_not() -> None:
-    builder = repetitive_batch()
-    raw: list[bytes] = []
-
-    def compress(records: memoryview) -> bytes:
-        assert records.readonly
-        raw.append(bytes(records))
-        return gzip.compress(records)
-
-    builder.close(compress)
-    batch = builder.build()
-    assert gzip.decompress(batch[HEADER_BYTES:]) == raw[0]
-    assert struct.unpack_from(">i", batch, 8) == (len(batch) - 12,)
-    assert struct.unpack_from(">h", batch, 21) == (CODEC,)
-    assert struct.unpack_from(">i", batch, 57) == (100,)
-    assert builder.compression == CODEC
-    packed = len(batch) - HEADER_BYTES
-    assert builder.actual_compression_ratio == packed / builder.uncompressed_bytes
-
-
-def test_what_would_grow_goes_uncompressed() -> None:
-    builder = new_builder(compression=CODEC)
-    builder.append(1, None, b"x")
-    builder.close(gzip.compress)
-    plain = new_builder()
-    plain.append(1, None, b"x")
-    plain.close()
-    assert builder.build() == plain.build()
-    assert builder.compression == 0
-    assert builder.actual_compression_ratio > 1
-
-
-def test_a_batch_may_be_packed_beforehand() -> None:
-    builder = repetitive_batch()
-    before = builder.estimated_bytes_written
-    builder.compress(gzip.compress)
-    assert builder.is_compressed
-    assert builder.closed_for_append
-    assert not builder.is_closed
-    assert builder.estimated_bytes_written < before
-    builder.set_producer_state(9, 1, 5)
-    builder.compress(lambda records: pytest.fail("it was packed before"))
-    builder.close(lambda records: pytest.fail("it was packed before"))
-    expected = repetitive_batch()
-    expected.set_producer_state(9, 1, 5)
-    expected.close(gzip.compress)
-    assert builder.build() == expected.build()
-    assert builder.estimated_bytes_written == len(builder.build())
-    builder.compress()
-
-
 def test_memory_that_is_given_back_meanwhile_is_nobody_elses() -> None:
     pool = BufferPool(10_000, 10_000)
     buffer = pool.allocate(10_000, 0)
@@ -396,20 +259,3 @@ def test_memory_that_is_given_back_meanwhile_is_nobody_elses() -> None:
     assert pool.available == 0
     pool.deallocate(kept[0])
     assert pool.available == 10_000
-
-
-def test_a_failing_compressor_leaves_the_records() -> None:
-    builder = repetitive_batch()
-
-    def fail(records: memoryview) -> bytes:
-        raise OSError("codec is broken")
-
-    with pytest.raises(OSError, match="codec is broken"):
-        builder.close(fail)
-    with pytest.raises(TypeError):
-        builder.close(lambda records: "text")  # type: ignore[arg-type, return-value]
-    assert not builder.is_closed
-    builder.close(gzip.compress)
-    whole = repetitive_batch()
-    whole.close(gzip.compress)
-    assert builder.build() == whole.build()

@@ -76,19 +76,6 @@ def test_a_lost_buffer_is_no_lost_memory() -> None:
     assert pool.available == 1000
 
 
-def test_a_pool_lives_as_long_as_its_buffers() -> None:
-    buffer = BufferPool(1000, 100).allocate(100, 0)
-    gc.collect()
-    memoryview(buffer)[:] = bytes(100)
-
-
-def test_more_than_the_system_has() -> None:
-    pool = BufferPool(2**62, 100)
-    with pytest.raises(MemoryError):
-        pool.allocate(2**61, 0)
-    assert pool.available == 2**62
-
-
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # there is a thread: the timeout's
 def test_a_forked_child_gives_nothing_back() -> None:
     """A thread of the parent may have held the lock, which then stays held in the child."""

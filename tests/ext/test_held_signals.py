@@ -90,15 +90,6 @@ def test_what_a_handler_raises_comes_after_the_work(told: list[int]) -> None:
     assert sorted(told) == [signal.SIGUSR1, signal.SIGUSR2]
 
 
-def test_handlers_are_the_applications_own_again(told: list[int]) -> None:
-    numbers = [signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2]
-    before = [signal.getsignal(number) for number in numbers]
-    hold_signals(strike_myself, signal.SIGUSR1)
-    with pytest.raises(Struck):
-        hold_signals(strike_myself, signal.SIGUSR2)
-    assert [signal.getsignal(number) for number in numbers] == before
-
-
 def test_a_handler_may_end_a_wait(told: list[int]) -> None:
     def wait(timeout: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.01)

@@ -23,28 +23,6 @@ ENDED_QUEUES = 20 if getattr(sys, "_is_gil_enabled", lambda: True)() else 500
 """With a GIL no reader stops between the look at a batch and the lock of its queue."""
 
 
-def test_an_open_batch_is_written_as_one_by_itself() -> None:
-    alone, queue = new_builder(1000), new_queue(batch_size=1000)
-    for number in range(5):
-        size = alone.try_append(number, b"k", b"v" * (number % 50))
-        result = queue.append(number, b"k", b"v" * (number % 50), ())
-        assert (result.nbytes, result.batch_ready) == (size, alone.is_full)
-        assert (result.future.index, result.future.timestamp) == (number, number)
-        assert result.future.delivery is queue.oldest.delivery
-    queue.close_head()
-    batch = queue.take_head()
-    alone.close()
-    batch.close()
-    assert batch.build() == alone.build()
-
-
-def test_an_empty_queue_has_no_head() -> None:
-    queue = new_queue()
-    assert (queue.oldest, queue.take_head()) == (None, None)
-    with pytest.raises(IndexError):
-        queue.close_head()
-
-
 def test_a_record_without_room_begins_the_next_batch() -> None:
     woken: list[float | None] = []
     noted: deque[PartitionQueue] = deque()
@@ -78,41 +56,6 @@ def test_a_batch_that_appends_have_filled_has_its_checksum(most: int, size: int)
         batch.reopen_producer_state(producer, 2, 0)
 
 
-def test_without_free_memory_nothing_is_queued() -> None:
-    pool = BufferPool(400, 400)
-    queue = new_queue(pool=pool)
-    queue.append(1, None, bytes(300), ())
-    assert queue.append(1, None, bytes(300), ()) is None
-    assert queue.depth == 1
-    queue.close_head()
-    queue.take_head().release()
-    result = queue.append(1, None, b"x", (), pool.allocate(400, 0))
-    assert (result.future.index, pool.available) == (0, 0)
-
-
-def test_memory_that_is_not_needed_goes_back() -> None:
-    queue = new_queue()
-    pool = queue.context.pool
-    queue.append(1, None, b"x", ())
-    before = pool.available
-    assert queue.append(1, None, b"x", (), pool.allocate(400, 0)).future.index == 1
-    assert pool.available == before
-
-
-def test_nothing_is_queued_while_it_is_refused() -> None:
-    queue = new_queue()
-    context = queue.context
-    queue.append(1, None, b"x", ())
-    queue.close_open_batch()
-    context.refusal = lambda: ValueError("not now")
-    assert queue.append(1, None, b"x", ()) is None
-    context.refusal = lambda: None
-    assert queue.append(1, None, b"x", ()).future.index == 0
-    queue.close_open_batch()
-    context.closed = True
-    assert queue.append(1, None, b"x", ()) is None
-
-
 @pytest.mark.parametrize(("closes", "index"), [(False, 1), (True, 0)])
 def test_what_comes_while_a_batch_is_made_is_seen_before_it_is_queued(
     closes: bool, index: int
@@ -133,34 +76,6 @@ def test_what_comes_while_a_batch_is_made_is_seen_before_it_is_queued(
     result = queue.append(6, None, b"second", ())
     assert (result.future.index, result.future.timestamp) == (index, 6)
     assert [batch.record_count for batch in queue.take_all()] == [2 - closes] + [1] * closes
-
-
-def test_batches_that_come_back_keep_the_order_of_leaving() -> None:
-    queue = new_queue(batch_size=100)
-    for _ in range(4):
-        queue.append(1, None, VALUE, ())
-    taken = []
-    for _ in range(3):
-        queue.close_head()
-        taken.append(queue.take_head())
-    last = queue.oldest
-    for batch in (taken[1], taken[2], taken[0]):
-        queue.put_back(batch)
-    assert queue.has(taken[1])
-    queue.remove(taken[1])
-    assert not queue.has(taken[1])
-    assert queue.take_all() == [taken[0], taken[2], last]
-    assert queue.depth == 0
-    assert queue.append(1, None, VALUE, ()).linger is not None
-
-
-def test_a_retired_queue_takes_nothing() -> None:
-    queue = new_queue()
-    queue.append(1, None, b"x", ())
-    assert not queue.retire()
-    queue.take_all()
-    assert queue.retire()
-    assert queue.append(1, None, b"x", ()) is None
 
 
 def test_an_open_batch_stamps_what_has_no_time() -> None:

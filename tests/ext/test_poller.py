@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import resource
 import signal
@@ -16,23 +15,6 @@ import pytest
 
 from kprod_ext import Poller, receive, send_buffers
 from tests.support.interruption import interruptible, repeat_until_interrupted
-
-
-@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 1000])
-def test_buffers_leave_in_order(pair: Pair, count: int) -> None:
-    ours, theirs = pair
-    pieces = [bytes([number % 251]) * (number % 3) for number in range(count)]
-    buffers = [memoryview(piece) if number % 2 else piece for number, piece in enumerate(pieces)]
-    whole = b"".join(pieces)
-    assert send_buffers(ours.fileno(), buffers) == len(whole)
-    ours.close()
-    with theirs.makefile("rb") as arrived:
-        assert arrived.read() == whole
-
-
-def test_of_too_many_buffers_the_first_are_sent(pair: Pair) -> None:
-    most = os.sysconf("SC_IOV_MAX")
-    assert send_buffers(pair[0].fileno(), [b"x"] * (most + 5)) == most
 
 
 def test_no_view_is_kept(pair: Pair) -> None:
@@ -52,15 +34,6 @@ def test_what_is_no_buffer_is_refused_and_nothing_sent(pair: Pair, wrong: list[b
     with pytest.raises(TypeError):
         send_buffers(pair[0].fileno(), wrong)
     assert receive(pair[1].fileno(), 10) is None
-
-
-def test_what_the_system_refuses_is_an_error(pair: Pair) -> None:
-    number = pair[0].fileno()
-    pair[0].close()
-    with pytest.raises(OSError, match="descriptor"):
-        receive(number, 10)
-    with pytest.raises(OSError, match="descriptor"):
-        send_buffers(number, [b"x"])
 
 
 LONG = 20.0
@@ -122,7 +95,7 @@ def test_spins_in_vain_become_rare(poller: Poller) -> None:
 
 
 @pytest.mark.parametrize("eager", [0.0, BUSY])
-def test_it_sees_what_comes_later(poller: Poller, pair: Pair, eager: float) -> None:
+def test_bytes_and_other_threads_end_the_wait(poller: Poller, pair: Pair, eager: float) -> None:
     ours, theirs = pair
     poller.watch(ours.fileno(), "it", False)
     for _ in range(3):
@@ -130,15 +103,12 @@ def test_it_sees_what_comes_later(poller: Poller, pair: Pair, eager: float) -> N
         assert poller.wait(LONG, eager) == [("it", True, False)]
         assert ours.recv(10) == b"x"
         timer.join()
-
-
-# Being woken ------------------------------------------------------------------------------------
-@pytest.mark.parametrize("eager", [0.0, BUSY])
-def test_another_thread_ends_the_wait(poller: Poller, eager: float) -> None:
-    for _ in range(3):
         timer = later(poller.wake)
         assert poller.wait(LONG, eager) == []
         timer.join()
+
+
+# Being woken ------------------------------------------------------------------------------------
 
 
 def test_waking_often_ends_one_wait(poller: Poller) -> None:
@@ -202,17 +172,6 @@ def test_closed_it_can_only_be_woken(poller: Poller) -> None:
     poller.wake()
     with pytest.raises(ValueError, match="closed"):
         poller.wait(0)
-
-
-@pytest.mark.alone  # what other tests left open is closed whenever the collector finds it
-def test_its_descriptors_are_given_back() -> None:
-    gc.collect()
-    before = len(os.listdir("/dev/fd"))
-    pollers = [Poller() for _ in range(10)]
-    assert len(os.listdir("/dev/fd")) > before
-    pollers.pop().close()
-    pollers.clear()
-    assert len(os.listdir("/dev/fd")) == before
 
 
 def test_without_a_descriptor_left_it_says_so() -> None:

@@ -32,39 +32,25 @@ def in_background(act: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def test_an_interrupted_waiter_leaves_the_queue() -> None:
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["signalled", "another thread was"])
+def test_an_interrupted_waiter_leaves_the_queue(*, elsewhere: bool) -> None:
+    """Another thread gets what comes between the last step of Python and the wait's system call."""
     pool = BufferPool(100, 100)
     kept = pool.allocate(100, 0)
 
     def interrupt_once_it_waits() -> None:
         wait_until(lambda: pool.waiting == 1)
-        signal.pthread_kill(MAIN, signal.SIGALRM)
+        signal.pthread_kill(threading.get_ident() if elsewhere else MAIN, signal.SIGALRM)
 
     thread = in_background(interrupt_once_it_waits)
-    with pytest.raises(Interrupted):
-        pool.allocate(100, PATIENCE)
-    thread.join()
-    assert pool.waiting == 0
-    pool.deallocate(kept)
-    assert pool.available == 100
-
-
-def test_a_signal_that_another_thread_got_ends_the_wait() -> None:
-    """As one does that comes between the last step of Python and the system call that waits."""
-    pool = BufferPool(100, 100)
-    kept = pool.allocate(100, 0)
-
-    def interrupt_here() -> None:
-        wait_until(lambda: pool.waiting == 1)
-        signal.pthread_kill(threading.get_ident(), signal.SIGALRM)
-
-    thread = in_background(interrupt_here)
     began = time.monotonic()
     with pytest.raises(Interrupted):
         pool.allocate(100, PATIENCE)
     assert time.monotonic() - began < PATIENCE / 2
     thread.join()
+    assert pool.waiting == 0
     pool.deallocate(kept)
+    assert pool.available == 100
 
 
 def test_an_interrupted_waiter_passes_on_what_it_had() -> None:

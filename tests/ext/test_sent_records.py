@@ -55,22 +55,17 @@ def test_every_record_is_found(partitions: list[int], records: int) -> None:
 
 
 @given(st.lists(st.integers(0, 3), max_size=120), st.integers(1, 9), st.data())
-def test_records_of_some_batches_are_listed(
+def test_the_records_of_some_parts_of_batches_are_listed(
     partitions: list[int], records: int, data: st.DataObject
 ) -> None:
-    sent = sent_as(partitions, records)
-    chosen = [run for run in sent.runs() if data.draw(st.booleans())]
-    wanted = {batch for batch, _, _ in chosen}
-    found = model(partitions, records)
-    assert sent.records_of(chosen) == [n for n, (batch, _) in enumerate(found) if batch in wanted]
-
-
-@given(st.lists(st.integers(0, 2), max_size=60), st.integers(1, 9), st.integers(0, 9))
-def test_a_part_of_a_batch_is_listed(partitions: list[int], records: int, first: int) -> None:
     sent, found = sent_as(partitions, records), model(partitions, records)
-    pieces = [(batch, first, 2) for batch, _, _ in sent.runs()]
-    wanted = [n for n, (_, index) in enumerate(found) if first <= index < first + 2]
-    assert sent.records_of(pieces) == wanted
+    parts = [
+        (batch, data.draw(st.integers(0, 9)), data.draw(st.integers(1, 9)))
+        for batch, _, _ in sent.runs()
+        if data.draw(st.booleans())
+    ]
+    wanted = {(batch, first + n) for batch, first, count in parts for n in range(count)}
+    assert sent.records_of(parts) == [n for n, place in enumerate(found) if place in wanted]
 
 
 def test_a_gap_in_a_batch_begins_a_new_run() -> None:
