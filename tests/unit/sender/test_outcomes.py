@@ -14,7 +14,6 @@ from tests.support.scripted_cluster import (
     Answer,
     Heard,
     ScriptedBroker,
-    ScriptedCluster,
     cut,
     refuse,
     silence,
@@ -55,23 +54,33 @@ def test_a_retry_is_the_same_batch_to_the_byte(broker: ScriptedBroker) -> None:
     assert (len(bodies), len(sent)) == (4, 1)
 
 
-# Failed -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("code", [10, 18])
-def test_one_record_that_is_too_large_is_refused_with_its_size(
-    broker: ScriptedBroker, code: int
+@pytest.mark.parametrize("mode", MODES)
+def test_retries_leave_one_by_one_in_the_order_of_first_leaving(
+    broker: ScriptedBroker, mode: str
 ) -> None:
-    broker.next(ApiKey.PRODUCE, refuse(code))
-    rig = rig_of(broker.cluster)
-    future = rig.queue(bytes(5000))
-    assert rig.run(lambda: future.is_done)
-    error = error_of(future)
-    assert isinstance(error, RecordTooLargeError)
-    assert "max.message.bytes" in str(error)
-    assert " 50" in str(error)
-    assert error.persisted is Persisted.NO
-    assert not future.retriable()
+    patient: dict[str, Any] = {"request_timeout_ms": 600_000, "delivery_timeout_ms": 900_000}
+    rig = rig_of(broker.cluster, batch_size=100, **patient, **MODES[mode])
+    assert rig.run(rig.queue(b"0" * 60).succeeded)
+    held: list[Heard] = []
+
+    def hold(_broker: ScriptedBroker, heard: Heard) -> bytes:
+        held.append(heard)
+        return b""
+
+    def answer(answer: Answer, number: int) -> None:
+        rig.backend.connections[0].deliver(answer(broker, held[number]) or b"")
+        rig.run(lambda: False, seconds=5)
+
+    broker.next(ApiKey.PRODUCE, hold, hold, hold)
+    futures = [rig.queue(b"1" * 60), rig.queue(b"2" * 60)]
+    assert rig.run(lambda: len(held) == 2)
+    answer(refuse(7), 0)
+    assert len(held) == 2, "a later one is still on the wire"
+    answer(refuse(7), 1)
+    assert len(held) == 3, "one is on the wire again"
+    answer(ScriptedBroker.usual, 2)
+    assert all(future.succeeded() for future in futures)
+    assert broker.cluster.values("t") == [b"0" * 60, b"1" * 60, b"2" * 60]
 
 
 # Out of time --------------------------------------------------------------------------------------
@@ -136,24 +145,33 @@ def recognise(offset: int) -> Answer:
 
 
 def two_unanswered(
-    *after: Answer, brokers: int = 1, **options: Any
+    broker: ScriptedBroker, after: Answer, sequence: int = 0
 ) -> tuple[SenderRig, list[FutureRecordMetadata]]:
     """A sender whose two batches are stored, with both answers lost.
 
     Sent again, the first of them is refused as out of sequence; ``after`` is what follows that.
+    ``sequence``: that of the last record before them.
     """
-    cluster = ScriptedCluster(topics={"t": [1]})
-    leader, *_ = [cluster.add(number) for number in range(1, brokers + 1)]
-    rig = rig_of(cluster, batch_size=100, **options)
-    start = rig.queue(b"0" * 60)  # only a leader that has acknowledged one gets two at a time
-    assert rig.run(lambda: start.is_done)
-    answers = [store_silently, store_and_cut, refuse(OUT_OF_ORDER), *after]
-    leader.next(ApiKey.PRODUCE, *answers)
+    rig = rig_of(broker.cluster, batch_size=100)
+    partition = rig.sender.partitions.of(rig.sender.accumulator.partition_queue(TP))
+    for number in (0, sequence):  # only a leader that has acknowledged one gets two at a time
+        partition.next_sequence = number
+        assert rig.run(rig.queue(b"0" * 60).succeeded)
+    broker.next(ApiKey.PRODUCE, store_silently, store_and_cut, refuse(OUT_OF_ORDER), after)
     return rig, [rig.queue(b"1" * 60), rig.queue(b"2" * 60)]
 
 
-def test_a_repetition_that_is_recognised_proves_what_was_sent_before_it() -> None:
-    rig, (first, second) = two_unanswered(recognise(2))
+LAST = 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    "sequences", [(7, 8, 9), (LAST - 1, LAST, 0), (LAST, 0, 1)], ids=["few", "last", "first"]
+)
+def test_a_repetition_that_is_recognised_proves_what_was_sent_before_it(
+    broker: ScriptedBroker, sequences: tuple[int, int, int]
+) -> None:
+    """Sequences go round after the largest."""
+    rig, (first, second) = two_unanswered(broker, recognise(3), sequences[0])
     ended: list[str] = []
     first.add_callback(lambda metadata: ended.append("first"))
     second.add_callback(lambda metadata: ended.append("second"))
@@ -161,13 +179,18 @@ def test_a_repetition_that_is_recognised_proves_what_was_sent_before_it() -> Non
     assert first.succeeded()
     assert first.get(0).offset == -1  # the broker did not say
     assert ended == ["first", "second"]
-    assert rig.cluster.values("t") == [b"0" * 60, b"1" * 60, b"2" * 60]
+    _, *log = broker.cluster.log[TP]
+    assert tuple(batch.base_sequence for batch in log) == sequences
+    assert rig.cluster.values("t")[1:] == [b"0" * 60, b"1" * 60, b"2" * 60]
 
 
-@pytest.mark.parametrize("answer", [recognise(1), recognise(0), refuse(DUPLICATE)])
-def test_an_offset_too_low_for_what_was_sent_before_proves_nothing(answer: Answer) -> None:
+@pytest.mark.parametrize("sequence", [7, LAST - 1, LAST])
+@pytest.mark.parametrize("answer", [recognise(2), recognise(0), refuse(DUPLICATE)])
+def test_an_offset_too_low_for_what_was_sent_before_proves_nothing(
+    broker: ScriptedBroker, answer: Answer, sequence: int
+) -> None:
     """The log was cut short and takes any batch for the first; or the offset is not told."""
-    rig, (first, second) = two_unanswered(answer)
+    rig, (first, second) = two_unanswered(broker, answer, sequence)
     assert rig.run(lambda: first.is_done and second.is_done)
     assert second.succeeded()
     assert first.exception is not None
@@ -286,6 +309,7 @@ def test_nothing_but_such_answers(broker: ScriptedBroker, mode: str, code: int, 
         assert error.persisted is row.persisted
         if row is SPLIT:
             assert isinstance(error, RecordTooLargeError)
+            assert "max.message.bytes" in str(error)
         else:
             assert isinstance(error, BrokerError)
             assert error.code == code
