@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from kprod.buffer.compression import compressor
-from kprod.errors import BufferFullError, KprodError, ProducerClosedError
+from kprod.errors import BufferFullError, ProducerClosedError
 from kprod.types import TopicPartition
 from kprod_ext.batch import ProducerBatch
 from kprod_ext.futures import FutureRecordMetadata
@@ -281,15 +281,6 @@ def rig(request: pytest.FixtureRequest) -> Accumulating:
     return Accumulating(batches=100, compression=request.param, compress=compress)
 
 
-def test_what_is_known_of_the_whole_holds_for_the_halves(rig: Accumulating) -> None:
-    """An overtaken batch begins the log of a topic made anew: see ``Partition.acknowledged``."""
-    batch = sent(rig, 4)
-    batch.maybe_written = batch.overtaken = True
-    for half in rig.split(batch):
-        assert half.maybe_written
-        assert half.overtaken
-
-
 def test_nothing_is_expected_of_compression_after_a_batch_that_was_too_large() -> None:
     """As Kafka does: batches are filled by their uncompressed size again, and learn anew."""
     rig = Accumulating(batches=100, compression="gzip", compress=compressor("gzip", None))
@@ -366,25 +357,3 @@ def test_records_of_every_shape_are_taken_over(size: int) -> None:
     rig.split(batch)
     found = [record for half in rig.drain_each(2) for record in read(half).records()]
     assert [(r.timestamp, r.key, r.value, r.headers) for r in found] == expected
-
-
-@pytest.mark.parametrize("ended_before", [True, False], ids=["before the split", "after it"])
-def test_an_outcome_that_a_closing_thread_has_set_stays(ended_before: bool) -> None:
-    """The sender was splitting the batch when the thread's time was up (``Sender.disown``)."""
-    rig = Accumulating(batches=100)
-    futures = [rig.append(value=b"%d" % number).future for number in range(4)]
-    told: list[BaseException] = []
-    futures[3].add_errback(told.append)
-    rig.accumulator.flushes.add(None)
-    (batch,) = rig.drain()
-    closed = ProducerClosedError("closed")
-    if not ended_before:
-        rig.split(batch)
-    assert batch.delivery.fail(closed)
-    assert not batch.delivery.fail(closed)
-    if ended_before:
-        rig.split(batch)
-    for part in rig.take_all():
-        assert not part.delivery.fail(KprodError("the sender goes on"))
-    assert [str(future.exception) for future in futures] == ["closed"] * 4
-    assert list(map(str, told)) == ["closed"]

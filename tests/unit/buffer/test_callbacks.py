@@ -43,15 +43,6 @@ def names() -> list[str]:
     return [thread.name for thread in threading.enumerate()]
 
 
-def test_without_a_thread_they_run_at_once() -> None:
-    callbacks = Callbacks()
-    ran: list[int] = []
-    callbacks.put([partial(ran.append, 1), partial(ran.append, 2)])
-    assert ran == [1, 2]
-    assert callbacks.drain(0)
-    assert not callbacks.is_current
-
-
 def test_draining_does_not_wait_for_what_is_put_later(callbacks: Callbacks) -> None:
     enough = threading.Event()
 
@@ -202,19 +193,6 @@ def test_where_they_run_at_once_none_runs_twice_and_none_is_left_out() -> None:
         delivery.succeed(7, -1)
     delivery.fail(IllegalStateError("the sender's turn broke off"))
     assert told == ["first", "failing", "last"]
-
-
-def test_being_told_means_that_the_callbacks_are_queued(callbacks: Callbacks) -> None:
-    for _ in range(100):
-        delivery = new_delivery(callbacks)
-        told: list[RecordMetadata] = []
-        future_of(delivery, 0).add_callback(told.append)
-        settler = threading.Thread(target=delivery.succeed, args=(0, -1))
-        settler.start()
-        assert delivery.wait_until_notified(LONG)
-        assert callbacks.drain(LONG)
-        assert len(told) == 1
-        settler.join(LONG)
 
 
 def waits(delivery: BatchDelivery) -> list[Callable[[], object]]:

@@ -55,15 +55,6 @@ def partitioner(seed: int = 1) -> DefaultPartitioner:
     return DefaultPartitioner(BATCH, random.Random(seed))
 
 
-def drawn(chooser: DefaultPartitioner, where: TopicInfo, rounds: int) -> list[int]:
-    """The partitions of ``rounds`` periods, each ended by a full batch."""
-    periods = []
-    for _ in range(rounds):
-        periods.append(chooser.choose(where, None))
-        chooser.appended(where, periods[-1], BATCH, True)
-    return periods
-
-
 def ahead_of(chooser: DefaultPartitioner) -> list[int]:
     """The sticky partition, and those that were drawn ahead."""
     sticky = chooser.sticky("t")

@@ -204,17 +204,6 @@ def test_a_produce_answer_with_far_more_than_was_asked_is_refused(body: bytes) -
     decode_produce_response(12, memoryview(body))
 
 
-def test_the_records_of_a_refused_answer_are_sent_again() -> None:
-    cluster = ScriptedCluster({"t": [1]})
-    broker = cluster.add(1)
-    rig = rig_of(cluster)
-    broker.next(ApiKey.PRODUCE, told.answering(PRODUCED["record errors"]))
-    future = rig.queue()
-    assert rig.run(lambda: future.is_done)
-    assert future.succeeded()
-    assert broker.count(ApiKey.PRODUCE) == 2
-
-
 @pytest.mark.parametrize(
     ("decode", "version"),
     [(decode_add_partitions_response, 0), (decode_txn_offset_commit_response, 0)],

@@ -55,39 +55,6 @@ def send(connection: BrokerConnection, *exchanges: Noted) -> None:
 # Matching -----------------------------------------------------------------------------------------
 
 
-def test_a_response_to_a_request_that_has_not_left_is_refused() -> None:
-    connection = established()
-    request = Noted()
-    connection.send(request, NOW)
-    connection.wrote(3, NOW)
-    with pytest.raises(ProtocolError, match="not fully sent"):
-        connection.received(answer(1, b"?"), NOW)
-    connection.close(GONE, NOW)
-    assert request.ends == [("failed", False)]
-
-
-@pytest.mark.parametrize("answered", [0, 2, 7], ids=["an earlier", "a later", "none"])
-def test_an_answer_to_another_request_than_the_oldest_is_refused(answered: int) -> None:
-    connection = established()
-    oldest, later = Noted(), Noted()
-    send(connection, oldest, later)
-    with pytest.raises(ProtocolError, match="1 is the oldest"):
-        connection.received(answer(answered, b"?"), NOW)
-    connection.close(GONE, NOW)
-    assert oldest.ends == later.ends == [("failed", True)]
-
-
-def test_a_response_that_cannot_be_read_leaves_the_request_to_be_failed() -> None:
-    connection = established()
-    request = Noted(refuses=True)
-    send(connection, request)
-    with pytest.raises(ProtocolError):
-        connection.received(answer(1, b"?"), NOW)
-    assert request.ends == []
-    connection.close(GONE, NOW)
-    assert request.ends == [("failed", True)]
-
-
 def test_what_a_transport_was_offered_may_have_arrived_unless_it_counts_every_byte() -> None:
     connection = established()
     offered, queued = Noted(), Noted()
@@ -267,9 +234,9 @@ class Talks:
 
 
 class Rig:
-    """A connection in the middle of its login, and the broker's part of it."""
+    """A connection in the middle of its login, after ``rounds`` of it, and the broker's part."""
 
-    def __init__(self) -> None:
+    def __init__(self, rounds: int = 0) -> None:
         mechanism = Mechanism("TALKS", lambda host: Talks())
 
         def start(host: str, wake: Callable[[], None]) -> Steps:
@@ -282,6 +249,8 @@ class Rig:
         write(self.connection)
         offered = api_keys({**OFFERED, **SASL})
         self.answer(bytes(response(ApiKey.API_VERSIONS, 4, api_keys=offered)), tags=b"")
+        if rounds:
+            self.shake()
 
     def answer(self, body: bytes, now: float = NOW, tags: bytes = b"\x00") -> None:
         number = self._number.to_bytes(4, "big")
@@ -296,6 +265,18 @@ class Rig:
     def go_on(self, now: float = NOW, **values: Any) -> None:
         told = {"error_message": None, "auth_bytes": b"done", **values}
         self.answer(bytes(response(ApiKey.SASL_AUTHENTICATE, 2, **told)), now)
+
+    @classmethod
+    def logged_in(cls) -> Rig:
+        """For ten seconds."""
+        rig = cls(rounds=1)
+        rig.go_on(session_lifetime=10_000)
+        return rig
+
+    def log_in_again(self) -> None:
+        """Nine seconds later."""
+        self.connection.pass_time(NOW + 9)
+        assert int.from_bytes(write(self.connection)[4:6], "big") == ApiKey.SASL_HANDSHAKE
 
 
 def test_nothing_is_sent_before_the_login_is_over() -> None:
@@ -319,10 +300,19 @@ def test_a_list_of_mechanisms_without_ours(mechanisms: tuple[str, ...]) -> None:
     assert len(str(raised.value)) < 1200
 
 
-@pytest.mark.parametrize("count", [-1, -(2**31), 10**6, 2**31 - 1])
-def test_a_list_of_mechanisms_that_is_not_there(count: int) -> None:
+COUNTS = [-1, -(2**31), 10**6, 2**31 - 1]
+SIZES = [b"\x80\x80\x80\x80\x08", b"\xff\xff\xff\xff\x0f", b"\x7f", b""]
+NOT_THERE = [
+    *((0, struct.pack(">hi", 0, count)) for count in COUNTS),
+    *((1, b"\x00" + bytes(3) + size) for size in SIZES),
+]
+
+
+@pytest.mark.parametrize(("rounds", "body"), NOT_THERE)
+def test_mechanisms_and_messages_that_are_not_there(rounds: int, body: bytes) -> None:
+    rig = Rig(rounds)
     with pytest.raises(ProtocolError):
-        Rig().answer(struct.pack(">hi", 0, count), tags=b"")
+        rig.answer(body, tags=b"")
 
 
 @pytest.mark.parametrize("code", [34, 58, -1, 999])
@@ -333,8 +323,7 @@ def test_the_first_message_is_refused(code: int) -> None:
 
 @pytest.mark.parametrize("code", [31, 34, 58, -1, 999])
 def test_a_message_of_the_login_is_refused(code: int) -> None:
-    rig = Rig()
-    rig.shake()
+    rig = Rig(rounds=1)
     text = b"no\x1b[31m\nentry" * 200
     message = struct.pack(">hB", code, 0x80 | (len(text) + 1) & 0x7F) + bytes(
         [(len(text) + 1) >> 7]
@@ -345,31 +334,16 @@ def test_a_message_of_the_login_is_refused(code: int) -> None:
     assert len(str(raised.value)) < 3000
 
 
-SIZES = [b"\x00\x80\x80\x80\x80\x08", b"\x00\xff\xff\xff\xff\x0f", b"\x00\x7f", b"\x00"]
-
-
-@pytest.mark.parametrize("size", SIZES, ids=bytes.hex)
-def test_bytes_of_the_login_that_are_not_there(size: bytes) -> None:
-    rig = Rig()
-    rig.shake()
-    with pytest.raises(ProtocolError):
-        rig.answer(b"\x00\x00" + size)
-
-
 @pytest.mark.parametrize("size", [MAX_FRAME_OF_STRANGERS + 1, 100_000_000, 2**31 - 1, -1, 0])
 @pytest.mark.parametrize("rounds", [0, 1])
 def test_frames_that_are_too_large_before_the_login_is_over(rounds: int, size: int) -> None:
     """Refused by their size: none of it has to come, and no memory is taken for it."""
-    rig = Rig()
-    if rounds:
-        rig.shake()
     with pytest.raises(ProtocolError, match="a frame of"):
-        rig.connection.received(struct.pack(">i", size), NOW)
+        Rig(rounds).connection.received(struct.pack(">i", size), NOW)
 
 
 def test_a_login_without_an_end() -> None:
-    rig = Rig()
-    rig.shake()
+    rig = Rig(rounds=1)
     for _ in range(MOST_ROUNDS - 1):
         rig.go_on(auth_bytes=b"more")
     with pytest.raises(SaslAuthenticationError, match="no end of the login"):
@@ -377,26 +351,18 @@ def test_a_login_without_an_end() -> None:
 
 
 def test_an_answer_nobody_asked_for() -> None:
-    rig = Rig()
-    rig.shake()
-    rig.go_on()
     with pytest.raises(ProtocolError, match="a response to no request"):
-        rig.go_on()
+        Rig.logged_in().go_on()
 
 
 def test_requests_under_way_stay_so_when_the_login_is_repeated() -> None:
     """The broker answers in order: first those, then what the login asked (KIP-368)."""
-    rig = Rig()
-    rig.shake()
-    rig.go_on(session_lifetime=10_000)
+    rig = Rig.logged_in()
     sent = [Noted(), Noted()]
-    for exchange in sent:
-        rig.connection.send(exchange, NOW)
-        write(rig.connection)
+    send(rig.connection, *sent)
     assert rig.connection.next_change - NOW == pytest.approx(9)
     assert not able(rig.connection, NOW + 9)  # what is sent now might come after the end
-    rig.connection.pass_time(NOW + 9)
-    assert int.from_bytes(write(rig.connection)[4:6], "big") == ApiKey.SASL_HANDSHAKE
+    rig.log_in_again()
     rig.answer(b"one", NOW + 9)
     rig.answer(b"two", NOW + 9)
     assert [exchange.ends for exchange in sent] == [[("answered", b"one")], [("answered", b"two")]]
@@ -408,24 +374,16 @@ def test_requests_under_way_stay_so_when_the_login_is_repeated() -> None:
 
 
 def test_a_login_that_is_repeated_in_a_silence_is_waited_for_after_it() -> None:
-    rig = Rig()
-    rig.shake()
-    rig.go_on(session_lifetime=10_000)
-    request = Noted(throttle_ms=60_000)
-    rig.connection.send(request, NOW)
-    write(rig.connection)
+    rig = Rig.logged_in()
+    send(rig.connection, Noted(throttle_ms=60_000))
     rig.answer(b"", NOW)
-    rig.connection.pass_time(NOW + 9)
-    assert int.from_bytes(write(rig.connection)[4:6], "big") == ApiKey.SASL_HANDSHAKE
+    rig.log_in_again()
     assert rig.connection.waiting_since() == NOW + 60
 
 
 def test_a_repeated_login_that_is_refused() -> None:
-    rig = Rig()
-    rig.shake()
-    rig.go_on(session_lifetime=10_000)
-    rig.connection.pass_time(NOW + 9)
-    write(rig.connection)
+    rig = Rig.logged_in()
+    rig.log_in_again()
     rig.shake(NOW + 9)
     with pytest.raises(SaslAuthenticationError):
         rig.go_on(NOW + 9, error_code=58, error_message="not any more")
@@ -433,11 +391,8 @@ def test_a_repeated_login_that_is_refused() -> None:
 
 def test_a_repeated_login_that_comes_too_soon_for_the_broker() -> None:
     """Nobody has refused who we are, nor is the port one without logins."""
-    rig = Rig()
-    rig.shake()
-    rig.go_on(session_lifetime=10_000)
-    rig.connection.pass_time(NOW + 9)
-    write(rig.connection)
+    rig = Rig.logged_in()
+    rig.log_in_again()
     with pytest.raises(ConnectionLost, match="no other login"):
         rig.shake(NOW + 9, error_code=34)
 
@@ -456,8 +411,7 @@ def test_a_login_is_not_repeated_sooner_than_apache_kafka_takes_one(seconds: flo
 
 @pytest.mark.parametrize("lifetime", [0, -1, -(2**62), 2**62])
 def test_lifetimes_that_do_not_end(lifetime: int) -> None:
-    rig = Rig()
-    rig.shake()
+    rig = Rig(rounds=1)
     message = struct.pack(">hBB4sqB", 0, 0, 5, b"done", lifetime, 0)
     rig.answer(message)
     assert rig.connection.next_change - NOW > 10**9

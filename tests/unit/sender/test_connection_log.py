@@ -37,14 +37,6 @@ def test_the_next_ones_are_counted_and_told_after_a_minute(
 TIMEOUT = DeliveryTimeoutError("not acknowledged")
 
 
-def test_the_first_are_told_at_once(log: ConnectionLog, caplog: pytest.LogCaptureFixture) -> None:
-    log.unobserved("t", 7, TIMEOUT, 0.0)
-    (line,) = told(caplog)
-    assert "7 records for topic 't' failed, and nobody has asked" in line
-    assert "not acknowledged" in line
-    assert "persisted: NO" in line
-
-
 def test_more_of_the_same_are_counted_for_a_minute(
     log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -352,8 +352,13 @@ def refused(code: int) -> Dialogue:
 
 @TOO_LATE
 def test_a_transaction_ended_by_its_coordinator_can_be_aborted_in_protocol_2(code: int) -> None:
-    """The coordinator takes an abort: nobody was fenced, and the producer knows its epoch."""
+    """The coordinator takes an abort: nobody was fenced, and the producer knows its epoch.
+
+    Whether it was fenced is asked until it is told.
+    """
     dialogue = refused(code)
+    assert dialogue.answer(ApiKey.END_TXN, 51) is Reaction.RETRY
+    dialogue.lose(ApiKey.END_TXN)
     asked = dialogue.expect(ApiKey.END_TXN)
     assert not asked.about
     dialogue.coordination.take(asked, dialogue.reply(asked), 0.0)
@@ -402,18 +407,6 @@ def test_no_transaction_begins_in_the_last_epoch() -> None:
     dialogue.hear(Call.ABORT)
     dialogue.begin(T0)
     assert dialogue.producer[:2] == (41, 0)
-
-
-@TOO_LATE
-def test_whether_it_was_fenced_is_asked_until_it_is_told(code: int) -> None:
-    dialogue = refused(code)
-    assert dialogue.answer(ApiKey.END_TXN, 51) is Reaction.RETRY
-    dialogue.lose(ApiKey.END_TXN)
-    asked = dialogue.expect(ApiKey.END_TXN)
-    assert not asked.about
-    dialogue.coordination.take(asked, dialogue.reply(asked), 0.0)
-    with pytest.raises(TransactionAbortableError):
-        dialogue.hear(Call.COMMIT)
 
 
 # What a group has committed, asked beside a transaction -------------------------------------------

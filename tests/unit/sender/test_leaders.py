@@ -40,16 +40,23 @@ def test_a_record_queued_without_a_leader_leaves_soon_after_there_is_one() -> No
     assert future.succeeded()
 
 
-def test_a_leader_named_in_the_refusal_is_used_at_once() -> None:
+@pytest.mark.parametrize("known", [True, False], ids=["known", "told of by the refusal alone"])
+def test_a_leader_named_in_the_refusal_is_used_at_once(*, known: bool) -> None:
     cluster = ScriptedCluster(topics={"t": [1]})
-    old, new = cluster.add(1), cluster.add(2)
+    old = cluster.add(1)
+    if known:
+        cluster.add(2)
     rig = rig_of(cluster, retry_backoff_ms=900)
+    asked = old.count(ApiKey.METADATA)
+    new = cluster.add(2)
+    old.next(ApiKey.METADATA, silence)
     old.next(ApiKey.PRODUCE, refuse(6, leader=(2, 1)))
     future = rig.queue()
     started = rig.clock.now
     assert rig.run(lambda: future.is_done, seconds=SOON)
     assert new.count(ApiKey.PRODUCE) == 1
     assert rig.clock.now - started < 0.5, "the back-off for the old leader was applied to the new"
+    assert old.count(ApiKey.METADATA) <= asked + 1
 
 
 def test_leaders_that_move_together_are_followed_in_one_step() -> None:
@@ -71,22 +78,6 @@ def test_leaders_that_move_together_are_followed_in_one_step() -> None:
         sys.setprofile(None)
     assert (old.count(ApiKey.PRODUCE), new.count(ApiKey.PRODUCE)) == (1, 1)
     assert steps == 1
-
-
-def test_a_leader_nobody_has_heard_of_is_used_at_once_where_the_refusal_says_it_is() -> None:
-    cluster = ScriptedCluster(topics={"t": [1]})
-    old = cluster.add(1)
-    rig = rig_of(cluster, retry_backoff_ms=900)
-    asked = old.count(ApiKey.METADATA)
-    new = cluster.add(3)
-    old.next(ApiKey.METADATA, silence)
-    old.next(ApiKey.PRODUCE, refuse(6, leader=(3, 1)))
-    future = rig.queue()
-    started = rig.clock.now
-    assert rig.run(lambda: future.is_done, seconds=SOON)
-    assert new.count(ApiKey.PRODUCE) == 1
-    assert rig.clock.now - started < 0.5
-    assert old.count(ApiKey.METADATA) <= asked + 1
 
 
 # Who spreads records by load is told what waits where ---------------------------------------------
@@ -166,16 +157,6 @@ def lost_with_the_topic(broker: ScriptedBroker, heard: Heard) -> bytes:
     broker.usual(heard)
     create_again(broker)
     return cut(broker, heard)
-
-
-def test_sequence_numbers_go_on_in_the_new_topic(modern: ScriptedBroker) -> None:
-    """Given anew, one might be taken for a repetition where an old view of the cluster leads."""
-    rig = rig_of(modern.cluster)
-    assert rig.run(rig.queue(b"before").succeeded)
-    create_again(modern)
-    assert rig.run(rig.queue(b"after").succeeded)
-    (batch,) = modern.cluster.log[TP]
-    assert (batch.producer_epoch, batch.base_sequence) == (0, 1)
 
 
 @pytest.mark.parametrize("code", SEQUENCE)

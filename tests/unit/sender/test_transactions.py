@@ -152,14 +152,6 @@ def test_a_call_that_was_not_heard_of_keeps_its_id() -> None:
     transactions.rename("other")
 
 
-def test_a_move_of_the_sender_that_is_not_in_the_table_is_a_bug() -> None:
-    """It breaks the sender's loop, which then ends the producer."""
-    transactions = in_state(State.IN_TRANSACTION)
-    with pytest.raises(AssertionError, match="IN_TRANSACTION to READY"):
-        transactions.ready()
-    assert transactions.state is State.IN_TRANSACTION
-
-
 def test_a_call_that_was_not_heard_of_must_be_made_again() -> None:
     transactions = in_state(State.COMMITTING)
     pending = transactions.start(Call.COMMIT)

@@ -165,20 +165,6 @@ def check(log: list[RecordBatch], records: int) -> None:
     assert values == [VALUE % number for number in range(records)]
 
 
-def test_growing_is_earned() -> None:
-    poor = Poor()
-    assert poor.rig.run(poor.send(0, 20))
-    assert max(batch.record_count for batch in poor.log) <= 4, "nothing was answered before"
-    for number in range(100):
-        assert poor.rig.run(poor.send(number, 1))
-    assert poor.rig.run(poor.send(0, 20))
-    assert max(len(batch.data) for batch in poor.log) <= 2 * BATCH, "no more was carried at a time"
-    poor.earn()
-    before = len(poor.log)
-    assert poor.rig.run(poor.send(0, 40))
-    assert [batch.record_count for batch in poor.log[before:]] == [40]
-
-
 @pytest.mark.parametrize("compression", [None, "gzip"])
 def test_what_was_not_read_is_cut_when_the_network_carries_less(compression: str | None) -> None:
     poor = Poor(compression_type=compression)
@@ -192,18 +178,6 @@ def test_what_was_not_read_is_cut_when_the_network_carries_less(compression: str
         assert poor.rig.metrics.batches_split >= 1
 
 
-def test_what_may_have_been_read_is_repeated_as_it_was() -> None:
-    poor = Poor()
-    sent = poor.earn()
-    heard = poor.broker.count(ApiKey.PRODUCE)
-    poor.broker.next(ApiKey.PRODUCE, cut)
-    assert poor.rig.run(poor.send(sent, 40))
-    assert poor.broker.count(ApiKey.PRODUCE) - heard == 2
-    check(poor.log, sent + 40)
-    assert poor.log[-1].record_count == 40
-    assert poor.rig.metrics.batches_split == 0
-
-
 def test_without_numbers_what_may_have_been_read_is_cut_too() -> None:
     """It would be in the log twice as a whole as well."""
     poor = Poor(enable_idempotence=False)
@@ -212,12 +186,3 @@ def test_without_numbers_what_may_have_been_read_is_cut_too() -> None:
     assert poor.rig.run(poor.send(sent, 40))
     assert max(batch.record_count for batch in poor.log[-4:]) <= 20
     assert poor.cluster.values("t") == [VALUE % number for number in range(sent + 40)]
-
-
-def test_after_a_loss_one_batch_goes_at_a_time() -> None:
-    poor = Poor(max_in_flight_requests_per_connection=5)
-    sent = poor.earn()
-    poor.carries = 700  # of a handshake, and a request with one batch
-    for first in range(sent, sent + 200, 40):
-        assert poor.rig.run(poor.send(first, 40))
-    check(poor.log, sent + 200)

@@ -380,14 +380,6 @@ def test_waking_and_closing_at_once(network: Network) -> None:
             waker.result(LONG)
 
 
-def test_transports_of_others_are_refused(network: Network) -> None:
-    foreign: Network = MemoryNetwork() if isinstance(network, TcpNetwork) else TcpNetwork()
-    transport = connected(foreign)
-    with pytest.raises(TypeError, match="was not made by"):
-        network.backend.watch(transport, write=True)
-    foreign.close()
-
-
 ADDRESS = ("broker", 9092)
 
 
@@ -408,18 +400,6 @@ def in_memory(backend: MemoryBackend) -> MemoryTransport:
     return transport
 
 
-def test_one_piece_is_taken_between_two_polls() -> None:
-    server = Recorder()
-    backend = MemoryBackend({ADDRESS: lambda: server}, send_chunk=3)
-    transport = in_memory(backend)
-    backend.watch(transport, write=True)
-    taken = [transport.send([b"abcdefg"]), transport.send([b"defg"])]
-    assert backend.poll(0) == [Readiness(transport, False, True)]
-    taken += [transport.send([b"defg"]), transport.send([b"g"])]
-    assert taken == [3, 0, 3, 0]
-    assert server.received == [b"abc", b"def"]
-
-
 @pytest.mark.parametrize("ending", ["hang_up", "cut"])
 def test_the_end_ends_a_poll_in_another_thread(ending: str) -> None:
     backend = MemoryBackend({ADDRESS: Recorder})
@@ -438,28 +418,6 @@ def test_a_cut_loses_what_was_not_read() -> None:
     for _ in range(2):
         with pytest.raises(ConnectionLost, match="broker:9092: cable pulled"):
             transport.receive(100)
-
-
-def test_what_is_sent_after_the_server_hung_up_is_lost() -> None:
-    server = Recorder()
-    transport = in_memory(MemoryBackend({ADDRESS: lambda: server}))
-    transport.hang_up()
-    transport.deliver(b"too late")
-    assert transport.send([b"lost"]) == 4
-    assert server.received == []
-    assert transport.receive(100) == b""
-
-
-def test_a_listener_may_come_and_go() -> None:
-    listeners = {ADDRESS: Recorder}
-    backend = MemoryBackend(listeners)
-    first = in_memory(backend)
-    del listeners[ADDRESS]
-    with pytest.raises(ConnectionLost, match="refused"):
-        backend.dial(*ADDRESS).advance()
-    assert first.send([b"still there"]) == 11
-    listeners[ADDRESS] = Recorder
-    in_memory(backend)
 
 
 def test_an_interrupted_wake_leaves_poll_usable() -> None:

@@ -92,17 +92,16 @@ def test_what_a_password_fails_with_is_told_by_its_type(certificates: Certificat
     assert CANARY not in "".join(shown.format())
 
 
-def test_a_key_whose_password_is_wrong_or_fails_leaves_what_was_read(
+def test_files_that_have_changed_are_read_again_once_the_password_of_a_key_is_right(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Until the password that goes with it comes."""
-    key = certificates.encrypted_key()
+    key, trusted = certificates.encrypted_key(), certificates.ca
     passwords: list[Callable[[], str]] = [lambda: KEY_PASSWORD]
 
     def latest() -> str:
         return passwords[0]()
 
-    contexts = TlsContexts(TlsSettings(certfile=key, key_password=latest))
+    contexts = TlsContexts(TlsSettings(cafile=trusted, certfile=key, key_password=latest))
     before = contexts.current()
     for moment, password in enumerate((lambda: "the last one", failing), start=1):
         os.utime(key, (moment, moment))  # as replaced by one that has the next password
@@ -117,6 +116,8 @@ def test_a_key_whose_password_is_wrong_or_fails_leaves_what_was_read(
     after = contexts.current()
     assert after is not before
     assert contexts.current() is after
+    os.utime(trusted, (3, 3))
+    assert contexts.current() is not after
 
 
 @pytest.mark.parametrize("host", ["kafka..example.com", ".example.com", "x" * 64 + ".com"])
@@ -280,19 +281,3 @@ def test_connections_leave_nothing_in_the_heap(rig: Rig) -> None:
     gc.collect()
     assert heap_bytes() - before < 100 * 1024
     backend.close()
-
-
-def test_certificates_are_read_again_when_their_files_change(
-    certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    trusted = tmp_path / "ca.pem"
-    trusted.write_bytes(Path(certificates.ca).read_bytes())
-    contexts = TlsContexts(TlsSettings(cafile=str(trusted)))
-    first = contexts.current()
-    assert contexts.current() is first
-    trusted.write_bytes(Path(certificates.other_ca).read_bytes() + b"\n")
-    second = contexts.current()
-    assert second is not first
-    trusted.write_bytes(b"half of a file")
-    assert contexts.current() is second
-    assert "cannot be used" in caplog.text
