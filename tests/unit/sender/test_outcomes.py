@@ -19,6 +19,7 @@ from tests.support.scripted_cluster import (
     silence,
 )
 from tests.support.sender_rig import MODES, SenderRig, error_of, rig_of
+from tests.unit.buffer.accumulating import Accumulating
 
 TP = TopicPartition("t", 0)
 
@@ -195,6 +196,23 @@ def test_an_offset_too_low_for_what_was_sent_before_proves_nothing(
     assert second.succeeded()
     assert first.exception is not None
     assert first.exception.persisted is Persisted.MAYBE
+
+
+def test_a_batch_that_was_overtaken_is_proved_by_none() -> None:
+    """A log that began with the second batch has a gap where the first would be."""
+    rig = Accumulating(batches=100)
+    rig.number_from(0)
+    batches = []
+    for _ in range(4):
+        rig.append(value=bytes(2000))
+        batches += rig.drain()
+        batches[-1].partition.begin_attempt(batches[-1], 0.0)
+    start, first, second, _ = batches
+    partition = first.partition
+    partition.stored(start, 100, -1, 0.0)
+    assert partition.is_provable(first)
+    partition.stored(second, 102, -1, 0.0)
+    assert not partition.is_provable(first)
 
 
 # Every error code that a Produce response may carry -----------------------------------------------
