@@ -62,7 +62,6 @@ def later(work: Callable[[], object], seconds: float = 0.02) -> threading.Timer:
     return timer
 
 
-# Descriptors ------------------------------------------------------------------------------------
 def test_what_is_forgotten_is_not_told_of(poller: Poller) -> None:
     ends = [os.pipe() for _ in range(20)]
     for number, (_, writing) in enumerate(ends):
@@ -78,7 +77,6 @@ def test_what_is_forgotten_is_not_told_of(poller: Poller) -> None:
         os.close(end)
 
 
-# Time -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("eager", [0.0, BUSY])
 def test_it_waits_no_shorter_than_told(poller: Poller, eager: float) -> None:
     for seconds in (0.0, 0.0004, 0.011):
@@ -108,9 +106,6 @@ def test_bytes_and_other_threads_end_the_wait(poller: Poller, pair: Pair, eager:
         timer.join()
 
 
-# Being woken ------------------------------------------------------------------------------------
-
-
 def test_waking_often_ends_one_wait(poller: Poller) -> None:
     for _ in range(100_000):  # more than a pipe holds
         poller.wake()
@@ -120,7 +115,6 @@ def test_waking_often_ends_one_wait(poller: Poller) -> None:
     assert time.monotonic() - started >= 0.01
 
 
-# Signals ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("eager", [0.0, BUSY])
 def test_a_signal_handler_runs_and_the_wait_goes_on(poller: Poller, eager: float) -> None:
     ran: list[int] = []
@@ -165,7 +159,6 @@ def test_what_a_signal_handler_raises_ends_the_wait(poller: Poller, pair: Pair) 
     assert poller.wait(LONG) == [("it", True, False)]
 
 
-# The end ----------------------------------------------------------------------------------------
 def test_closed_it_can_only_be_woken(poller: Poller) -> None:
     poller.close()
     poller.close()

@@ -281,6 +281,15 @@ def rig(request: pytest.FixtureRequest) -> Accumulating:
     return Accumulating(batches=100, compression=request.param, compress=compress)
 
 
+def test_what_is_known_of_the_whole_holds_for_the_halves(rig: Accumulating) -> None:
+    """An overtaken batch begins the log of a topic made anew: see ``Partition.acknowledged``."""
+    batch = sent(rig, 4)
+    batch.maybe_written = batch.overtaken = True
+    for half in rig.split(batch):
+        assert half.maybe_written
+        assert half.overtaken
+
+
 def test_nothing_is_expected_of_compression_after_a_batch_that_was_too_large() -> None:
     """As Kafka does: batches are filled by their uncompressed size again, and learn anew."""
     rig = Accumulating(batches=100, compression="gzip", compress=compressor("gzip", None))

@@ -66,6 +66,17 @@ def halves(delivery: BatchDelivery) -> tuple[BatchDelivery, BatchDelivery]:
     return first, second
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_cut_batch_ends_with_the_last_of_its_halves(
+    delivery: BatchDelivery, order: tuple[int, int]
+) -> None:
+    parts = halves(delivery)
+    parts[order[0]].succeed(10, -1)
+    assert not delivery.done
+    parts[order[1]].fail(ERROR)
+    assert delivery.done
+
+
 def failing(cut: Callable[[BatchDelivery], Callable[[], object]]) -> list[object]:
     """The errors that a record of the second half hears of, and each half's; ``cut`` comes before.
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from kprod import KafkaProducer
+from tests.support.entered import entered
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_producer import producer_before
 
@@ -34,22 +33,6 @@ OTHER_CALLS = 250
 """To look at the arguments and the topic, and to draw partitions."""
 
 
-def calls_of(call: Callable[[], object]) -> int:
-    """How many Python functions this thread enters."""
-    entered = 0
-
-    def count(_frame: FrameType, event: str, _: object) -> None:
-        nonlocal entered
-        entered += event == "call"
-
-    sys.setprofile(count)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return entered
-
-
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("partitions", [1, 6])
 @pytest.mark.parametrize("flushed", [True, False])
@@ -62,7 +45,7 @@ def test_python_is_called_for_batches_and_not_for_records(
         if flushed:  # else batches are open in which there is room
             producer.flush(LONG)
         before = producer.metrics()["producer-metrics"]["batch-total"]
-        entered = calls_of(lambda: CALLS[name](producer))
+        calls = entered(lambda: CALLS[name](producer))
         producer.flush(LONG)
         batches = producer.metrics()["producer-metrics"]["batch-total"] - before
-    assert entered <= OTHER_CALLS + CALLS_OF_A_BATCH * (batches + partitions)
+    assert calls <= OTHER_CALLS + CALLS_OF_A_BATCH * (batches + partitions)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
 from collections.abc import Sequence
-from types import FrameType
 
 import pytest
 
@@ -25,6 +23,7 @@ from kprod.wire.control import (
     decode_metadata_response,
 )
 from tests.support import hostile_answers
+from tests.support.entered import entered
 
 ONE, TWO = Broker(1, "h1", 9092, "r1"), Broker(2, "h2", 9092)
 BROKERS = {1: ONE, 2: TWO}
@@ -162,19 +161,8 @@ def test_ten_times_as_many_leaders_are_ten_times_the_work() -> None:
 def work_of_moving(count: int) -> int:
     """How often Python code is entered, or gone on with, while so many leaders of a topic move."""
     view = snapshot(topic([(1, 7)] * count))
-    entered = 0
-
-    def count_calls(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal entered
-        entered += event == "call"
-
-    sys.setprofile(count_calls)
-    try:
-        moved = view.with_leaders({TopicPartition("t", n): LeaderHint(2, 8) for n in range(count)})
-    finally:
-        sys.setprofile(None)
-    assert leaders(moved) == [(2, 8)] * count
-    return entered
+    hints = {TopicPartition("t", n): LeaderHint(2, 8) for n in range(count)}
+    return entered(lambda: view.with_leaders(hints))
 
 
 def test_replicas_belong_to_their_partition_in_whatever_order_they_come() -> None:

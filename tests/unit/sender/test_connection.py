@@ -55,6 +55,39 @@ def send(connection: BrokerConnection, *exchanges: Noted) -> None:
 # Matching -----------------------------------------------------------------------------------------
 
 
+def test_a_response_to_a_request_that_has_not_left_is_refused() -> None:
+    connection = established()
+    request = Noted()
+    connection.send(request, NOW)
+    connection.wrote(3, NOW)
+    with pytest.raises(ProtocolError, match="not fully sent"):
+        connection.received(answer(1, b"?"), NOW)
+    connection.close(GONE, NOW)
+    assert request.ends == [("failed", False)]
+
+
+@pytest.mark.parametrize("answered", [0, 2, 7], ids=["an earlier", "a later", "none"])
+def test_an_answer_to_another_request_than_the_oldest_is_refused(answered: int) -> None:
+    connection = established()
+    oldest, later = Noted(), Noted()
+    send(connection, oldest, later)
+    with pytest.raises(ProtocolError, match="1 is the oldest"):
+        connection.received(answer(answered, b"?"), NOW)
+    connection.close(GONE, NOW)
+    assert oldest.ends == later.ends == [("failed", True)]
+
+
+def test_a_response_that_cannot_be_read_leaves_the_request_to_be_failed() -> None:
+    connection = established()
+    request = Noted(refuses=True)
+    send(connection, request)
+    with pytest.raises(ProtocolError):
+        connection.received(answer(1, b"?"), NOW)
+    assert request.ends == []
+    connection.close(GONE, NOW)
+    assert request.ends == [("failed", True)]
+
+
 def test_what_a_transport_was_offered_may_have_arrived_unless_it_counts_every_byte() -> None:
     connection = established()
     offered, queued = Noted(), Noted()
@@ -88,9 +121,6 @@ def test_a_request_whose_answer_closes_the_connection_ends_once() -> None:
     connection.received(answer(1, b"one") + answer(2, b"two"), NOW)
     assert first.ends == [("answered", b"one")]
     assert second.ends == [("failed", True)]
-
-
-# Writing ------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_sent_behind_a_request_that_has_not_left() -> None:

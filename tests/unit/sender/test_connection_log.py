@@ -31,9 +31,6 @@ def test_the_next_ones_are_counted_and_told_after_a_minute(
     assert told(caplog) == ["my-client: refused", again, again, again]
 
 
-# Records that fail while nobody looks -------------------------------------------------------------
-
-
 TIMEOUT = DeliveryTimeoutError("not acknowledged")
 
 
@@ -53,9 +50,6 @@ def test_so_many_topics_are_remembered(
     for number in range(KEPT + 1):
         log.unobserved(f"t{number}", 1, TIMEOUT, 0.0)
     assert len(told(caplog)) == KEPT + 1
-
-
-# Clients that raise what they meet ----------------------------------------------------------------
 
 
 def test_a_client_that_raises_the_error_of_a_connection_does_not_warn_of_it(

@@ -123,9 +123,6 @@ def test_a_coordinator_that_asks_for_silence_is_waited_for() -> None:
     assert network.asked == [ApiKey.INIT_PRODUCER_ID]
 
 
-# Transactions that go well ------------------------------------------------------------------------
-
-
 @BOTH
 def test_an_empty_transaction_asks_nobody(implicit: bool) -> None:
     dialogue = ready(implicit)
@@ -156,9 +153,6 @@ def test_a_broker_that_checks_no_member_commits_for_none() -> None:
     assert dialogue.expect(ApiKey.TXN_OFFSET_COMMIT).encode(2, 1, "client")
 
 
-# Doubt --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("sent", [False, True])
 def test_what_was_not_added_needs_no_end(sent: bool) -> None:
     dialogue = ready(implicit=False)
@@ -171,9 +165,6 @@ def test_what_was_not_added_needs_no_end(sent: bool) -> None:
     dialogue.transactions.start(Call.ABORT)
     assert dialogue.next_ask() is None
     dialogue.hear(Call.ABORT)
-
-
-# Refusals -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

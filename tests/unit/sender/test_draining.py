@@ -40,9 +40,6 @@ def test_batches_end_in_the_order_in_which_they_were_taken(rig: Accumulating) ->
     assert sorted(taken, key=place_in_order) == taken
 
 
-# Which --------------------------------------------------------------------------------------------
-
-
 class Growing(PartitionQueue):
     """A queue that a caller appends to when its head was found to fit, before that is closed."""
 
@@ -96,9 +93,6 @@ def test_no_partition_is_passed_over_for_ever(rig: Accumulating) -> None:
     assert min(served.values()) >= 8
 
 
-# Given up -----------------------------------------------------------------------------------------
-
-
 def test_a_batch_given_up_while_it_was_open_gets_no_more_records() -> None:
     rig = Accumulating(delivery_timeout=5)
     rig.append(0, b"open")
@@ -109,9 +103,6 @@ def test_a_batch_given_up_while_it_was_open_gets_no_more_records() -> None:
     assert batch.delivery.done
     rig.append(0, b"next")
     assert batch.record_count == 1
-
-
-# When a batch may leave ---------------------------------------------------------------------------
 
 
 LONG = 20.0
@@ -136,9 +127,6 @@ def test_everything_is_ready_while_somebody_waits_for_memory() -> None:
     batch.release()
     rig.append()
     assert rig.ready() == {}
-
-
-# After a failed attempt ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("attempts", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 8), (9, 8)])

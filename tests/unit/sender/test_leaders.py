@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
-from types import FrameType
 from uuid import UUID
 
 import pytest
@@ -14,6 +12,7 @@ from kprod.errors import BrokerError, DeliveryTimeoutError
 from kprod.intake.queue_loads import QueueLoads
 from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
+from tests.support.entered import entered
 from tests.support.scripted_cluster import (
     Heard,
     ScriptedBroker,
@@ -65,17 +64,11 @@ def test_leaders_that_move_together_are_followed_in_one_step() -> None:
     rig = rig_of(cluster)
     old.next(ApiKey.PRODUCE, refuse(6, leader=(2, 1)))
     futures = [rig.queue(partition=partition) for partition in range(40)]
-    steps = 0
 
-    def count_steps(frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal steps
-        steps += event == "call" and frame.f_code is ClusterSnapshot.with_leaders.__code__
-
-    sys.setprofile(count_steps)
-    try:
+    def run() -> None:
         assert rig.run(lambda: all(future.is_done for future in futures), seconds=SOON)
-    finally:
-        sys.setprofile(None)
+
+    steps = entered(run, only=ClusterSnapshot.with_leaders.__code__)
     assert (old.count(ApiKey.PRODUCE), new.count(ApiKey.PRODUCE)) == (1, 1)
     assert steps == 1
 

@@ -29,9 +29,6 @@ def all_memory_is_free(rig: SenderRig) -> bool:
     return pool.available == pool.total
 
 
-# Stored -------------------------------------------------------------------------------------------
-
-
 def test_a_record_is_not_finished_before_it_was_told_of(broker: ScriptedBroker) -> None:
     rig = rig_of(broker.cluster)
     finished: list[bool] = []
@@ -41,9 +38,6 @@ def test_a_record_is_not_finished_before_it_was_told_of(broker: ScriptedBroker) 
         assert rig.run(lambda future=future: future.is_done)  # type: ignore[misc]
     assert finished == [False, False], "a flush that starts now would not wait for the callback"
     assert rig.sender.finished
-
-
-# Tried again --------------------------------------------------------------------------------------
 
 
 def test_a_retry_is_the_same_batch_to_the_byte(broker: ScriptedBroker) -> None:
@@ -334,9 +328,6 @@ def test_nothing_but_such_answers(broker: ScriptedBroker, mode: str, code: int, 
             assert "t-0" in str(error)
             if row.attempts == 3 and code not in SEQUENCE:
                 assert error.__notes__ == ["retries were used up after 3 attempts"]
-
-
-# Success ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", MODES)

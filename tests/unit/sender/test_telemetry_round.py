@@ -154,6 +154,21 @@ def leaves(rig: SenderRig) -> Callable[[], bool]:
     return lambda: rig.sender.ready_to_close(rig.clock.now)
 
 
+def test_the_last_push_says_so(broker: ScriptedBroker) -> None:
+    broker.next(ASK, subscription("*"))
+    broker.next(PUSH, taken())
+    rig = rig_of(broker.cluster)
+    assert rig.run(so_many(broker, ASK, 1))
+    assert rig.run(rig.queue().succeeded)
+    ended = rig.clock.now
+    assert rig.run(leaves(rig))
+    assert [push.terminating for push in heard(broker, PUSH)] == [True]
+    assert rig.clock.now - ended < 0.5
+    assert leaves(rig)()
+    assert not rig.run(lambda: False, seconds=200)
+    assert broker.count(PUSH) == 1
+
+
 def test_the_end_waits_half_a_second_for_a_broker_that_does_not_answer(
     broker: ScriptedBroker,
 ) -> None:

@@ -187,7 +187,6 @@ def use_until_lost(backend: Backend, *uses: Use) -> None:
         backend.poll(0.01)
 
 
-# Connecting -----------------------------------------------------------------------------------
 def test_a_dialled_transport_is_reported_until_it_is_connected(network: Network) -> None:
     transport = network.backend.dial(*network.address)
     reported = False
@@ -217,7 +216,6 @@ def test_a_name_that_does_not_exist_is_named(network: Network) -> None:
         use_until_lost(network.backend, network.backend.dial(UNKNOWN_HOST, 9092).advance)
 
 
-# Moving bytes ---------------------------------------------------------------------------------
 def test_bytes_arrive_in_order(network: Network) -> None:
     transport = connected(network)
     network.answer(b"some bytes, ")
@@ -255,7 +253,6 @@ def test_a_full_pipe_takes_nothing_more_until_it_is_drained(network: Network) ->
     assert found == payload
 
 
-# The end of a connection ----------------------------------------------------------------------
 def test_what_came_before_the_end_is_received_first(network: Network) -> None:
     transport = connected(network)
     network.answer(b"last words")
@@ -287,7 +284,6 @@ def test_a_closed_transport_carries_nothing(network: Network) -> None:
     assert network.backend.poll(0) == []
 
 
-# Waiting --------------------------------------------------------------------------------------
 def test_write_interest_is_as_told(network: Network) -> None:
     transport = connected(network)
     assert ready_for(network.backend, transport, 0) == (False, False)
@@ -349,7 +345,6 @@ def test_no_wake_is_lost(network: Network) -> None:
     other.join()
 
 
-# Closing the backend --------------------------------------------------------------------------
 def test_a_closed_backend_serves_no_more(network: Network) -> None:
     transport = connected(network)
     network.backend.close()
