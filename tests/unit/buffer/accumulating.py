@@ -35,13 +35,11 @@ EPOCH = 5
 LEADER = Leadership(1, EPOCH, None)
 
 
-def cluster(
-    topic: str = "t", leaders: Sequence[int] = (1, 1, 1), epoch: int = EPOCH
-) -> ClusterSnapshot:
+def cluster(leaders: Sequence[int] = (1, 1, 1)) -> ClusterSnapshot:
     """A topic with these leaders for partitions 0, 1, ..."""
-    parts = Partitions.of(PartitionInfo(n, leader, epoch) for n, leader in enumerate(leaders))
+    parts = Partitions.of(PartitionInfo(n, leader, EPOCH) for n, leader in enumerate(leaders))
     brokers = {node: Address(node, f"broker-{node}", 9092) for node in (1, 2, 3)}
-    return ClusterSnapshot(brokers, {topic: TopicInfo(topic, None, parts)})
+    return ClusterSnapshot(brokers, {"t": TopicInfo("t", None, parts)})
 
 
 class Shut:
@@ -128,22 +126,22 @@ class Accumulating:
         return self.pool.total - self.pool.available
 
     def append(
-        self, partition: int = 0, value: bytes = VALUE, *, topic: str = "t", timeout: float = 0
+        self, partition: int = 0, value: bytes = VALUE, *, timeout: float = 0
     ) -> AppendResult:
         """One record; two of the default size fill a batch."""
-        tp = TopicPartition(topic, partition)
+        tp = TopicPartition("t", partition)
         return self.accumulator.append(tp, 1000, None, value, (), timeout)
 
-    def look(self, leaders: Sequence[int] = (1, 1, 1), epoch: int = EPOCH) -> None:
+    def look(self, leaders: Sequence[int] = (1, 1, 1)) -> None:
         """What the sender does before it looks which batches are ready."""
         self.deadlines.fire(self.clock.now)
-        snapshot = cluster(leaders=leaders, epoch=epoch)
+        snapshot = cluster(leaders)
         self.partitions.network.adopt(snapshot.brokers)
         self.partitions.look(snapshot, self.clock.now)
 
-    def ready(self, leaders: Sequence[int] = (1, 1, 1), epoch: int = EPOCH) -> dict[int, list[int]]:
+    def ready(self) -> dict[int, list[int]]:
         """Partitions that could be sent now, by node, in the order of their turn."""
-        self.look(leaders, epoch)
+        self.look()
         return {
             broker.address.node_id: [one.tp.partition for one in broker.ready]
             for broker in self.partitions.ready
@@ -153,14 +151,12 @@ class Accumulating:
         self.look()
         return self.deadlines.first - self.clock.now
 
-    def drain(
-        self, max_bytes: int = 1_000_000, node: int = 1, leaders: Sequence[int] = (1, 1, 1)
-    ) -> list[ProducerBatch]:
-        """What one request to ``node`` would carry, of everything that is ready."""
-        self.look(leaders)
-        return self.partitions.drain(self.broker(node), max_bytes, self.clock.now)
+    def drain(self, max_bytes: int = 1_000_000) -> list[ProducerBatch]:
+        """What one request would carry, of everything that is ready."""
+        self.look()
+        return self.partitions.drain(self.broker(1), max_bytes, self.clock.now)
 
-    def broker(self, node: int = 1) -> Broker:
+    def broker(self, node: int) -> Broker:
         """The leader of this id."""
         broker = self.partitions.network.broker(node)
         assert broker is not None

@@ -47,11 +47,6 @@ class Noted(Exchange):
         self._throttle_ms = throttle_ms
         self._refuses = refuses
 
-    @property
-    def bytes(self) -> bytes:
-        """The whole request."""
-        return b"".join(self._buffers)
-
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
         self.versions.append(version)
         self.correlation_ids.append(correlation_id)

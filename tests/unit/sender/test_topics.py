@@ -292,17 +292,6 @@ def test_a_topic_with_a_record_that_lingers_is_kept(broker: ScriptedBroker) -> N
     assert all(known)
 
 
-def test_the_partitioner_forgets_it_too(broker: ScriptedBroker) -> None:
-    caller = Caller(broker)
-    caller.use(["unused"])
-    assert caller.partitioner.sticky("unused") is not None
-    caller.use(["used"])
-    let_go(caller.rig, "unused")
-    assert caller.partitioner.sticky("unused") is None
-    assert caller.partitioner.sticky("used") is not None
-    assert caller.loads.topics == {"used"}
-
-
 def test_a_producer_lets_its_partitioner_forget() -> None:
     """Which shows where the turns begin anew."""
     cluster = ScriptedCluster(topics={"t": [1, 1, 1]})
