@@ -131,19 +131,11 @@ def test_a_hint_that_is_no_news_changes_nothing(tp: TopicPartition, hint: Leader
     assert view.with_leaders({tp: hint}) is view
 
 
-@pytest.mark.parametrize("node_id", [2, 3], ids=["moved", "new"])
-def test_a_hint_may_tell_where_the_leader_is(node_id: int) -> None:
-    there = Broker(node_id, "elsewhere", 9092)
-    view = snapshot(topic([(1, 7)])).with_leaders({TP: LeaderHint(node_id, 8, there)})
-    assert leaders(view) == [(node_id, 8)]
-    assert view.brokers == {**BROKERS, node_id: there}
-
-
-def test_hints_of_one_answer_are_taken_together() -> None:
+def test_hints_of_one_answer_are_taken_together_and_may_tell_where_leaders_are() -> None:
     view = snapshot(topic([(1, 7), (1, 7)]), topic([(1, 7)], name="u"), topic([(1, 7)], name="v"))
-    there = Broker(3, "h3", 9092)
+    moved_broker, there = Broker(2, "elsewhere", 9092), Broker(3, "h3", 9092)
     hints = {
-        TP: LeaderHint(2, 8),
+        TP: LeaderHint(2, 8, moved_broker),
         TopicPartition("t", 1): LeaderHint(1, 7),
         TopicPartition("u", 0): LeaderHint(3, 9, there),
     }
@@ -151,7 +143,7 @@ def test_hints_of_one_answer_are_taken_together() -> None:
     assert leaders(moved) == [(2, 8), (1, 7)]
     assert leaders(moved, "u") == [(3, 9)]
     assert moved.topic("v") is view.topic("v")
-    assert moved.brokers == {**BROKERS, 3: there}
+    assert moved.brokers == {1: ONE, 2: moved_broker, 3: there}
 
 
 def test_ten_times_as_many_leaders_are_ten_times_the_work() -> None:

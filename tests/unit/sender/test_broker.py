@@ -39,37 +39,32 @@ def test_a_refused_connection_is_backed_off_from_longer_and_longer() -> None:
     assert "Connection refused" in str(rig.errors[0])
 
 
-@pytest.mark.parametrize("expects_response", [True, False])
-def test_a_request_that_succeeds_ends_the_back_off(*, expects_response: bool) -> None:
+@pytest.mark.parametrize(
+    ("sent", "delays"),
+    [(None, [0.05, 0.1, 0.2]), ("answered", [0.05] * 3), ("not answered", [0.05] * 3)],
+)
+def test_a_request_that_succeeds_ends_the_back_off_and_a_handshake_does_not(
+    sent: str | None, delays: list[float]
+) -> None:
     rig = BrokerRig(RawServer())
-    for _ in range(5):
+    for delay in delays:
         rig.connect()
-        rig.broker.send(Noted(REQUEST, expects_response=expects_response), rig.clock.now)
-        if expects_response:
+        if sent is not None:
+            request = Noted(REQUEST, expects_response=sent == "answered")
+            rig.broker.send(request, rig.clock.now)
+        if sent == "answered":
             rig.transport.deliver(answer(1, b""))
             rig.poll()
         rig.transport.cut()
         rig.poll()
-        assert rig.next_event() == pytest.approx(0.05)
+        assert rig.next_event() == pytest.approx(delay)
         rig.clock.advance(1)
-
-
-def test_a_handshake_alone_does_not_end_the_back_off() -> None:
-    rig = BrokerRig(RawServer())
-    delays = []
-    for _ in range(3):
-        rig.connect()
-        rig.transport.cut()
-        rig.poll()
-        delays.append(rig.next_event())
-        rig.clock.advance(1)
-    assert delays == pytest.approx([0.05, 0.1, 0.2])
 
 
 class Lends(Noted):
     """Its bytes are a view of pooled memory; notes whether that was free when it ended."""
 
-    def __init__(self, buffer: PooledBuffer, *, expects_response: bool = True) -> None:
+    def __init__(self, buffer: PooledBuffer, *, expects_response: bool) -> None:
         super().__init__(expects_response=expects_response)
         self.views_at_end: list[int] = []
         self._buffer = buffer
@@ -85,29 +80,21 @@ class Lends(Noted):
         self.views_at_end.append(self._buffer.lent)
 
 
-def test_the_memory_of_what_was_sent_is_free_when_it_ends() -> None:
-    rig = BrokerRig(RawServer())
-    rig.connect()
-    request = Lends(BufferPool(1000, 100).allocate(100, 0), expects_response=False)
-    rig.broker.send(request, rig.clock.now)
-    assert request.views_at_end == [0]
-
-
-@pytest.mark.parametrize("failing", [(), ("send",)])
-def test_an_error_that_is_kept_does_not_keep_the_memory_of_what_was_sent(
-    failing: tuple[str, ...],
-) -> None:
+@pytest.mark.parametrize("end", ["sent", "the connection is cut", "the transport fails"])
+def test_the_memory_of_what_was_sent_is_free_when_it_ends(end: str) -> None:
+    """Also while its error is kept."""
     rig = BrokerRig(RawServer())
     rig.connect()
     buffer = BufferPool(1000, 100).allocate(100, 0)
-    if failing:
-        rig.mistakes.failing = failing
-    else:
+    memoryview(buffer)[:] = frame(bytes(96))
+    if end == "the transport fails":
+        rig.mistakes.failing = ["send"]
+    elif end == "the connection is cut":
         rig.transport.cut()
-    request = Lends(buffer)
+    request = Lends(buffer, expects_response=end != "sent")
     rig.broker.send(request, rig.clock.now)
     assert request.views_at_end == [0]
-    assert len(rig.errors) == 1
+    assert len(rig.errors) == (end != "sent")
     assert buffer.lent == 0
 
 

@@ -211,32 +211,26 @@ def test_nothing_can_be_sent_before_the_handshake_is_over() -> None:
     assert len(connection.unanswered) == 1
 
 
-@pytest.mark.parametrize("last", [0, 3])
-def test_a_broker_that_names_its_versions_is_asked_again_with_the_last(last: int) -> None:
-    connection = opened()
-    write(connection)
-    connection.received(fallback(0, offered(0, last)), NOW)
-    assert not connection.established
-    assert api_and_version(write(connection)) == (ApiKey.API_VERSIONS, last)
-    connection.received(handshake_answer(1, last), NOW)
-    assert connection.established
-
-
 @pytest.mark.parametrize(
-    "ranges",
+    ("ranges", "version"),
     [
-        pytest.param(b"", id="nothing"),
-        pytest.param(b"\x00\x00\x00\x00", id="no ranges"),
-        pytest.param(b"\x12", id="malformed, as the mock broker of librdkafka"),
-        pytest.param(offered(0, -5), id="a negative version"),
+        pytest.param(offered(0, 3), 3, id="its last"),
+        pytest.param(offered(0, 0), 0, id="its only one"),
+        pytest.param(b"", 0, id="nothing"),
+        pytest.param(b"\x00\x00\x00\x00", 0, id="no ranges"),
+        pytest.param(b"\x12", 0, id="malformed, as the mock broker of librdkafka"),
+        pytest.param(offered(0, -5), 0, id="a negative version"),
     ],
 )
-def test_a_broker_that_names_no_version_is_asked_with_version_0(ranges: bytes) -> None:
+def test_a_broker_is_asked_again_with_the_version_it_names_or_with_0(
+    ranges: bytes, version: int
+) -> None:
     connection = opened()
     write(connection)
     connection.received(fallback(0, ranges), NOW)
-    assert api_and_version(write(connection)) == (ApiKey.API_VERSIONS, 0)
-    connection.received(handshake_answer(1, 0), NOW)
+    assert not connection.established
+    assert api_and_version(write(connection)) == (ApiKey.API_VERSIONS, version)
+    connection.received(handshake_answer(1, version), NOW)
     assert connection.established
 
 

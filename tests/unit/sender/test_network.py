@@ -120,33 +120,21 @@ def test_the_broker_with_the_fewest_requests_is_asked() -> None:
 
 
 @pytest.mark.parametrize("idle", [True, False], ids=["idle", "busy"])
-def test_a_request_the_broker_has_no_version_for_ends_the_connection(*, idle: bool) -> None:
-    """It costs no other request its answer."""
-    rig = NetworkRig("boot")
-    node = rig.connect_any()
-    before = [] if idle else [rig.send(node)]
-    unknown = Noted(REQUEST, api=ApiKey.CREATE_TOPICS)
-    rig.hand_over(node, unknown)
-    assert unknown.ends == [("failed", False)]
-    assert (rig.usable(node) is None) is idle, "the next handshake may tell more"
-    for request in before:
-        rig.answer(request)
-        assert request.ends == [("answered", b"fine")]
-
-
-@pytest.mark.parametrize("idle", [True, False], ids=["idle", "busy"])
-def test_a_request_that_no_version_of_the_broker_can_carry_leaves_the_connection(
-    *, idle: bool
+@pytest.mark.parametrize("known", [True, False], ids=["too old for it", "no version for it"])
+def test_a_request_that_the_broker_is_too_old_for_costs_no_other_its_answer(
+    *, known: bool, idle: bool
 ) -> None:
     rig = NetworkRig("boot")
     node = rig.connect_any()
     before = [] if idle else [rig.send(node)]
     unfit = Unwritable(UnsupportedVersionError("METADATA: this broker is too old"))
+    if not known:
+        unfit.api = ApiKey.CREATE_TOPICS
     rig.hand_over(node, unfit)
     assert unfit.ends == [("failed", False)]
     assert "boot:9092" in str(unfit.errors[0])
-    assert rig.usable(node)
-    for request in [*before, rig.send(node)]:
+    assert bool(rig.usable(node)) is (known or not idle), "the next handshake may tell more"
+    for request in before:
         rig.answer(request)
         assert request.ends == [("answered", b"fine")]
 

@@ -240,6 +240,18 @@ def test_a_signal_while_records_are_told_of_runs_no_callback_twice() -> None:
 # Turns that a caller takes while it waits ---------------------------------------------------------
 
 
+def waits_of(rig: SenderRig, monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """How long the sender would have waited for its network each time, from now on."""
+    waits: list[float | None] = []
+
+    def poll(timeout: float | None) -> list[Readiness]:
+        waits.append(timeout)
+        return []
+
+    monkeypatch.setattr(rig.backend, "poll", poll)
+    return waits
+
+
 class Mistaken:
     """Work that never comes to anything."""
 
@@ -263,7 +275,7 @@ def test_a_caller_does_not_wait_for_the_network_once_its_record_has_ended(
     rig = SenderRig(cluster)
     rig.sender.network.interruptible = True
     loop_owner = rig.sender.loop_owner
-    told, waits = Latch(), list[float | None]()
+    told, waits = Latch(), waits_of(rig, monkeypatch)
 
     class Ending:
         """The sender, with a round that ends the caller's record before it waits."""
@@ -275,11 +287,6 @@ def test_a_caller_does_not_wait_for_the_network_once_its_record_has_ended(
             told.open()
             rig.sender.run_once(longest)
 
-    def poll(timeout: float | None) -> list[Readiness]:
-        waits.append(timeout)
-        return []
-
-    monkeypatch.setattr(rig.backend, "poll", poll)
     loop_owner.work = cast(Any, Ending())
     loop_owner.take()
     loop_owner.give_up()
@@ -297,13 +304,7 @@ def test_a_producer_that_closes_does_not_wait_once_its_last_record_has_ended(
     rig.know("t")
     future = rig.queue()
     assert rig.run(lambda: rig.sender.partitions.on_wire > 0)
-    waits: list[float | None] = []
-
-    def poll(timeout: float | None) -> list[Readiness]:
-        waits.append(timeout)
-        return []
-
-    monkeypatch.setattr(rig.backend, "poll", poll)
+    waits = waits_of(rig, monkeypatch)
     rig.sender.loop_owner.recall(FOREVER)
     for seconds in (0.0, 11.0, 0.0):
         rig.clock.advance(seconds)
