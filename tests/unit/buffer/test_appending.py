@@ -194,8 +194,12 @@ def look_at_queues(rig: Accumulating) -> None:
             batch.release()
 
 
-def sizes(rig: Accumulating) -> list[int]:
-    return [batch.record_count for batch in rig.take_all()]
+def sizes(rig: Accumulating) -> dict[int, list[int]]:
+    """Of the batches of each partition."""
+    found: dict[int, list[int]] = {}
+    for batch in rig.take_all():
+        found.setdefault(batch.tp.partition, []).append(batch.record_count)
+    return found
 
 
 def test_growing_is_allowed_by_node() -> None:
@@ -207,10 +211,7 @@ def test_growing_is_allowed_by_node() -> None:
             for partition in (0, 1):
                 rig.append(partition)
         rig.look(leaders)
-        counts: dict[int, list[int]] = {0: [], 1: []}
-        for batch in rig.take_all():
-            counts[batch.tp.partition].append(batch.record_count)
-        return counts
+        return sizes(rig)
 
     assert grown() == {0: [2] * 6, 1: [2] * 6}, "before anything was allowed"
     rig.broker(1).window.size = 2 * BATCH
@@ -236,7 +237,7 @@ def test_a_record_larger_than_a_batch_leaves_at_once_and_may_be_joined() -> None
     assert rig.ready() == {1: [0]}
     rig.append(value=bytes(2 * BATCH))
     rig.append(value=bytes(2 * BATCH))  # with which it would be larger than it may be
-    assert sizes(rig) == [2, 1]
+    assert sizes(rig) == {0: [2, 1]}
 
 
 def test_what_a_broker_finds_too_large_is_not_grown_to_again() -> None:
@@ -251,10 +252,7 @@ def test_what_a_broker_finds_too_large_is_not_grown_to_again() -> None:
     for _ in range(12):
         rig.append()
         rig.append(partition=1)
-    by_partition: dict[int, list[int]] = {0: [], 1: []}
-    for queued in rig.take_all():
-        by_partition[queued.tp.partition].append(queued.record_count)
-    assert by_partition == {0: [4, 4, 4], 1: [10, 2]}
+    assert sizes(rig) == {0: [4, 4, 4], 1: [10, 2]}
 
 
 # A batch that the broker finds too large goes on as two -------------------------------------------

@@ -78,6 +78,13 @@ class Running:
         self.sender.network.wake()
         return future
 
+    def one_on_wire_and_one_queued(self) -> list[FutureRecordMetadata]:
+        """The second is behind the first, whose leader has not proved itself."""
+        self.broker.next(ApiKey.PRODUCE, silence)
+        on_wire = self.queue()
+        until(lambda: self.broker.count(ApiKey.PRODUCE))
+        return [on_wire, self.queue()]
+
     def stop(self, seconds: float) -> bool:
         return self.engine.stop(seconds)
 
@@ -98,13 +105,10 @@ def until(condition: Callable[[], object]) -> None:
 def test_a_turn_that_breaks_off_ends_the_producer(caplog: pytest.LogCaptureFixture) -> None:
     """Records end in what is known of them; all errors and one line of the log have the cause."""
     running = Running()
-    running.broker.next(ApiKey.PRODUCE, silence)
-    on_wire = running.queue()
-    until(lambda: running.broker.count(ApiKey.PRODUCE))
-    queued = running.queue()  # behind the one before, whose leader has not proved itself
+    futures = running.one_on_wire_and_one_queued()
     running.mistakes.failing = ["poll"]
     running.sender.network.wake()
-    for future, persisted in ((on_wire, Persisted.MAYBE), (queued, Persisted.NO)):
+    for future, persisted in zip(futures, (Persisted.MAYBE, Persisted.NO), strict=True):
         with pytest.raises(ProducerClosedError, match="a mistake in poll") as told:
             future.get(LONG)
         assert told.value.persisted is persisted
@@ -152,15 +156,12 @@ def test_the_end_takes_each_of_its_steps_even_if_some_fail() -> None:
     """What broke off the iteration, a lack of memory say, breaks off some of these steps, too."""
     clock = ScarceClock()
     running = Running(clock)
-    running.broker.next(ApiKey.PRODUCE, silence)
-    on_wire = running.queue()
-    until(lambda: running.broker.count(ApiKey.PRODUCE))
-    queued = running.queue()  # behind the one before, whose leader has not proved itself
+    futures = running.one_on_wire_and_one_queued()
     clock.scarce = True
     running.sender.network.wake()
     until(lambda: clock.refused >= 2)
     clock.scarce = False
-    for future in (on_wire, queued):
+    for future in futures:
         with pytest.raises(ProducerClosedError) as told:
             future.get(LONG)
         assert isinstance(told.value.__cause__, MemoryError)

@@ -69,6 +69,15 @@ def so_many(broker: ScriptedBroker, api: ApiKey, count: int) -> Callable[[], boo
     return lambda: broker.count(api) >= count
 
 
+def subscribed(broker: ScriptedBroker, *answers: Answer, **options: Any) -> SenderRig:
+    """A rig whose broker wants every metric, and answers so to what it is told."""
+    broker.next(ASK, subscription("*"))
+    broker.next(PUSH, *answers)
+    rig = rig_of(broker.cluster, **options)
+    assert rig.run(so_many(broker, ASK, 1))
+    return rig
+
+
 def test_nothing_is_asked_when_it_is_switched_off(broker: ScriptedBroker) -> None:
     rig = rig_of(broker.cluster, enable_metrics_push=False)
     assert rig.run(rig.queue().succeeded)
@@ -122,10 +131,7 @@ def test_a_lost_answer_harms_no_record_and_no_later_push(broker: ScriptedBroker)
 
 
 def test_a_push_that_cannot_be_written_is_not_the_last(broker: ScriptedBroker) -> None:
-    broker.next(ASK, subscription("*"))
-    broker.next(PUSH, taken())
-    rig = rig_of(broker.cluster)
-    assert rig.run(so_many(broker, ASK, 1))
+    rig = subscribed(broker, taken())
     (connection,) = rig.backend.connections
     began = rig.clock.now
 
@@ -140,9 +146,7 @@ def test_a_push_that_cannot_be_written_is_not_the_last(broker: ScriptedBroker) -
 
 
 def test_no_connection_is_made_for_it(broker: ScriptedBroker) -> None:
-    broker.next(ASK, subscription("*"))
-    rig = rig_of(broker.cluster, connections_max_idle_ms=5_000)
-    assert rig.run(so_many(broker, ASK, 1))
+    rig = subscribed(broker, connections_max_idle_ms=5_000)
     connections = broker.connections
     rig.sender.metadata.close()  # nor for metadata
     assert not rig.run(lambda: False, seconds=200)
@@ -155,10 +159,7 @@ def leaves(rig: SenderRig) -> Callable[[], bool]:
 
 
 def test_the_last_push_says_so(broker: ScriptedBroker) -> None:
-    broker.next(ASK, subscription("*"))
-    broker.next(PUSH, taken())
-    rig = rig_of(broker.cluster)
-    assert rig.run(so_many(broker, ASK, 1))
+    rig = subscribed(broker, taken())
     assert rig.run(rig.queue().succeeded)
     ended = rig.clock.now
     assert rig.run(leaves(rig))
@@ -172,10 +173,7 @@ def test_the_last_push_says_so(broker: ScriptedBroker) -> None:
 def test_the_end_waits_half_a_second_for_a_broker_that_does_not_answer(
     broker: ScriptedBroker,
 ) -> None:
-    broker.next(ASK, subscription("*"))
-    broker.next(PUSH, silence)
-    rig = rig_of(broker.cluster)
-    assert rig.run(so_many(broker, ASK, 1))
+    rig = subscribed(broker, silence)
     assert rig.run(rig.queue().succeeded)
     ended = rig.clock.now
     assert rig.run(leaves(rig))
