@@ -47,12 +47,9 @@ def public_classes() -> Iterator[tuple[str, str]]:
 CLASSES = list(public_classes())
 
 
-def test_they_are_found() -> None:
-    assert ("kprod_ext.futures", "FutureRecordMetadata") in CLASSES
-
-
 def test_objects_without_init_crash_nothing() -> None:
     """The last line that the process wrote names the class that crashed it."""
+    assert ("kprod_ext.futures", "FutureRecordMetadata") in CLASSES
     command = [sys.executable, "-m", __name__]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, (ran.stdout[-300:], ran.stderr[-2000:])
@@ -98,10 +95,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these are prope
 SHARED_OBJECTS = sorted(Path(kprod_ext.__file__ or "").parent.glob("*.so"))
 WRITABLE_AND_EXECUTABLE = 0b011
 BIND_NOW = 0x8
-
-
-def test_shared_objects_are_found() -> None:
-    assert len(SHARED_OBJECTS) > 10
 
 
 @pytest.mark.parametrize("path", SHARED_OBJECTS, ids=lambda path: path.name.partition(".")[0])

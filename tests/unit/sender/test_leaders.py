@@ -222,15 +222,3 @@ def test_records_for_a_deleted_topic_fail_when_their_time_is_up_and_say_why() ->
     assert isinstance(error.__cause__, BrokerError)
     assert error.__cause__.code == 3
     assert broker.count(ApiKey.METADATA) - asked < 3 * SECONDS, "asked without a back-off"
-
-
-def test_other_topics_are_not_held_up() -> None:
-    cluster = ScriptedCluster(topics={"t": [1], "other": [1]})
-    cluster.add(1)
-    rig = SenderRig(cluster)
-    rig.know("t", "other")
-    del cluster.topics["t"]
-    lost = rig.queue()
-    rig.run(lambda: False, seconds=2)
-    assert rig.run(rig.queue(topic="other").succeeded, seconds=1)
-    assert not lost.is_done

@@ -327,19 +327,6 @@ def test_a_request_to_a_broker_that_is_let_go_still_gets_its_answer(hosts: dict[
     assert rig.connections("one") == 0
 
 
-def test_closing_fails_every_request_and_closes_every_connection() -> None:
-    rig = NetworkRig("one", "two")
-    rig.adopt(one=1, two=2)
-    rig.connect(1)
-    rig.connect(2)
-    requests = [rig.send(1), rig.send(2)]
-    rig.adopt(two=2)
-    rig.network.close()
-    assert [request.ends for request in requests] == [[("failed", True)]] * 2
-    assert rig.backend.connections == []
-    rig.network.wake()
-
-
 def test_only_a_caller_is_eager_and_only_for_an_answer() -> None:
     """The backend is told before each wait, as the network stood when it was looked at last."""
     rig = NetworkRig("boot")

@@ -16,8 +16,8 @@ import pytest
 
 from kprod.errors import ConfigError, ConnectionLost, IllegalStateError
 from kprod.transport import register
-from kprod.transport.base import Backend, Readiness, Transport
-from kprod.transport.memory import MemoryBackend, MemoryTransport
+from kprod.transport.base import Backend, Transport
+from kprod.transport.memory import MemoryBackend
 from kprod.transport.registry import open_backend
 from kprod.transport.tcp import Address, TcpBackend, resolve
 from tests.support.interruption import interruptible, repeat_until_interrupted
@@ -375,48 +375,8 @@ def test_waking_and_closing_at_once(network: Network) -> None:
             waker.result(LONG)
 
 
-ADDRESS = ("broker", 9092)
-
-
-class Recorder:
-    def __init__(self, answer: bytes = b"") -> None:
-        self.answer = answer
-        self.received: list[bytes] = []
-
-    def receive(self, data: bytes) -> bytes:
-        self.received.append(data)
-        return self.answer
-
-
-def in_memory(backend: MemoryBackend) -> MemoryTransport:
-    transport = backend.dial(*ADDRESS)
-    assert transport.advance()
-    backend.watch(transport, write=False)
-    return transport
-
-
-@pytest.mark.parametrize("ending", ["hang_up", "cut"])
-def test_the_end_ends_a_poll_in_another_thread(ending: str) -> None:
-    backend = MemoryBackend({ADDRESS: Recorder})
-    transport = in_memory(backend)
-    late = threading.Timer(0.02, getattr(transport, ending))
-    late.start()
-    assert backend.poll(20) == [Readiness(transport, True, False)]
-    late.join()
-
-
-def test_a_cut_loses_what_was_not_read() -> None:
-    transport = in_memory(MemoryBackend({ADDRESS: Recorder}))
-    transport.deliver(b"lost")
-    transport.cut("cable pulled")
-    transport.deliver(b"too late")
-    for _ in range(2):
-        with pytest.raises(ConnectionLost, match="broker:9092: cable pulled"):
-            transport.receive(100)
-
-
 def test_an_interrupted_wake_leaves_poll_usable() -> None:
-    backend = MemoryBackend({ADDRESS: Recorder})
+    backend = MemoryBackend({})
     with interruptible():
         for number in range(500):
             repeat_until_interrupted(backend.wake, 0.0002 + number * 1e-7)
