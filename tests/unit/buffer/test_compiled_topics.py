@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable
-from typing import Any
-
-import pytest
+from collections.abc import Callable
 
 from kprod.buffer.accumulator import RecordAccumulator
 from kprod.buffer.compiled_topics import CompiledTopics
 from kprod.cluster.metadata import Metadata
-from kprod.intake.partitioner import DefaultPartitioner
 from kprod.types import TopicPartition
 from kprod_ext import CompiledSend, FutureRecordMetadata, StickyPartition, TopicAppender
 from tests.support.scripted_producer import cluster_of
 from tests.support.sender_rig import SenderRig, rig_of
 
 TP = TopicPartition("t", 0)
-BATCH = 100
 
 
 class Sending(CompiledSend):
@@ -31,58 +25,9 @@ class Sending(CompiledSend):
         return "asked the Python path"
 
 
-class CountingTopics(CompiledTopics):
-    """Notes the appenders that it gives out."""
-
-    def __init__(self, *parts: Any, **options: Any) -> None:
-        super().__init__(*parts, **options)
-        self.appenders: set[TopicAppender] = set()
-
-    def appender(self, topic: str, partitions: int) -> TopicAppender:
-        appender = super().appender(topic, partitions)
-        self.appenders.add(appender)
-        return appender
-
-
-class BothPaths(CompiledSend):
-    """A ``send`` with a Python path that places the record, and is counted."""
-
-    def __init__(self, rig: SenderRig) -> None:
-        sender = rig.sender
-        self.topics = CountingTopics(
-            self._topic_appenders, sender.accumulator, sender.metadata, largest=1_000
-        )
-        self.asked = 0
-        self._rig = rig
-        self._partitioner = DefaultPartitioner(BATCH, random.Random(1))
-
-    def _send(
-        self,
-        name: str,
-        value: bytes,
-        key: bytes | None,
-        _headers: None,
-        number: int | None,
-        *_: Any,
-    ) -> FutureRecordMetadata:
-        self.asked += 1
-        topic = self._rig.sender.metadata.snapshot.topics[name]
-        if number is None:
-            number = self._partitioner.choose(topic, key)
-        future = self._rig.queue(value, partition=number)
-        self._partitioner.appended(topic, number, len(value), False)
-        sticky = self._partitioner.sticky(name)
-        self.topics.admit(TopicPartition(name, number), len(topic), sticky)
-        return future
-
-
-def rig_with_topic(partitions: int, batch_size: int = 200) -> SenderRig:
-    return rig_of(cluster_of(partitions), linger_ms=1_000, batch_size=batch_size)
-
-
 def open_lane(partitions: int, batch_size: int = 200) -> tuple[SenderRig, Sending]:
     """A topic whose partitions have been written to, and may be without asking."""
-    rig = rig_with_topic(partitions, batch_size)
+    rig = rig_of(cluster_of(partitions), linger_ms=1_000, batch_size=batch_size)
     send = Sending(rig.sender.accumulator, rig.sender.metadata)
     for number in range(partitions):
         rig.queue(b"first", partition=number)
@@ -132,39 +77,6 @@ def test_partitions_drawn_before_one_lost_its_leader_are_not_stuck_to() -> None:
     assert send.send("t", b"v") == "asked the Python path"
     send.topics.admit(TP, 3, StickyPartition(0, 50, StickyPartition(2, 50)))
     assert isinstance(send.send("t", b"v"), FutureRecordMetadata)
-
-
-@pytest.mark.parametrize("lost", [(), (3,), range(6)], ids=["led", "one leaderless", "no leader"])
-def test_a_partition_without_a_leader_costs_the_others_no_appender(lost: Iterable[int]) -> None:
-    rig = rig_with_topic(6, batch_size=2_000)
-    lose_leaders(rig, *lost)
-    send = BothPaths(rig)
-    for number in range(6):
-        send.send("t", b"first", partition=number)
-    assert send.asked == 6
-    for number in range(600):
-        send.send("t", b"explicit", partition=number % 6)
-        send.send("t", b"keyed", b"%d" % number)
-    assert send.asked == 6
-    assert len(send.topics.appenders) == 1
-
-
-def test_records_without_a_key_avoid_partitions_without_a_leader() -> None:
-    rig = rig_with_topic(6, batch_size=2_000)
-    send = BothPaths(rig)
-    for number in range(6):
-        send.send("t", b"first", partition=number)
-    for sent_before in range(30):
-        lost = sent_before % 6
-        for _ in range(sent_before):  # so that the loss comes at another place of those drawn ahead
-            send.send("t", b"v" * (BATCH // 2))
-        lose_leaders(rig, lost)
-        send.asked = 0
-        futures = [send.send("t", b"v" * (BATCH // 2)) for _ in range(100)]
-        went = {future.topic_partition.partition for future in futures}
-        assert went == set(range(6)) - {lost}
-        assert send.asked <= 10  # once for the snapshot, then for each chain of those drawn ahead
-    assert len(send.topics.appenders) == 1
 
 
 def test_after_close_everything_asks() -> None:
