@@ -121,26 +121,6 @@ def test_an_outcome_is_that_of_the_piece_whenever_it_comes() -> None:
     assert isinstance(outcome, InvalidRecordError)
 
 
-def test_records_that_failed_are_told_by_their_numbers() -> None:
-    cluster = cluster_of(2)
-    broker = cluster.brokers[1]
-    with producer_of(cluster, batch_size=200, linger_ms=60_000) as producer:
-        broker.next(ApiKey.PRODUCE, refuse(INVALID_RECORD))
-        handle = producer.send_many("t", VALUES, partitions=[n % 2 for n in range(100)])
-        with pytest.raises(DeliveryError, match="of 100 records failed") as raised:
-            handle.get(timeout=20)
-        failed = handle.failed_indices()
-    assert raised.value.failed == len(failed) > 0
-    assert raised.value.acknowledged == 100 - len(failed)
-    assert isinstance(raised.value.__cause__, BrokerError)
-    assert raised.value.persisted is Persisted.NO
-    assert handle.exceptions[0] is raised.value.__cause__
-    stored = {value for partition in (0, 1) for value in cluster.values("t", partition)}
-    for number, value in enumerate(VALUES):
-        assert (number in failed) == (value not in stored)
-        assert isinstance(handle[number], BrokerError) == (number in failed)
-
-
 def test_of_a_batch_that_was_split_only_the_record_that_is_too_large_fails() -> None:
     cluster = cluster_of(1)
     broker = cluster.brokers[1]
