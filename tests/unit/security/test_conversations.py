@@ -1,4 +1,4 @@
-"""Conversations of a login: SCRAM against brokers that cheat (RFC 7677, 3), and GSSAPI."""
+"""SASL exchanges: SCRAM with honest and forged answers (RFC 7677, 3), and GSSAPI."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def begun(mechanism: str) -> tuple[ScramConversation, str]:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_broker_that_knows_the_password(mechanism: str) -> None:
+def test_scram_accepts_a_broker_that_knows_the_password(mechanism: str) -> None:
     kind = ScramMechanism(mechanism)
     info = kind.make_auth_info("pencil", iteration_count=4096)
     server = kind.make_server(lambda user: info)
@@ -42,7 +42,7 @@ def test_a_broker_that_knows_the_password(mechanism: str) -> None:
     assert conversation.respond(server.get_server_final().encode()) is None
 
 
-AS_IT_IS = {
+VERBATIM = {
     "a half": "½ price",
     "a ligature": "ﬁve",
     "a no-break space": "a\u00a0b",
@@ -55,12 +55,12 @@ AS_IT_IS = {
     "composed another way": "e\u0301",
     "ASCII": "pencil, =2C=3D",
 }
-"""What SASLprep changes or forbids, and Kafka does not: its brokers and tools hash the UTF-8."""
+"""Text that SASLprep changes or forbids; Kafka's brokers and tools hash its UTF-8 unchanged."""
 
 
-@pytest.mark.parametrize("password", AS_IT_IS.values(), ids=AS_IT_IS)
+@pytest.mark.parametrize("password", VERBATIM.values(), ids=VERBATIM)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_password_is_hashed_as_it_is(mechanism: str, password: str) -> None:
+def test_a_password_is_hashed_without_normalization(mechanism: str, password: str) -> None:
     """The proof is that of RFC 5802, 3, for the bytes of the password."""
     conversation = ScramConversation(mechanism, lambda: ("user", password))
     bare = (conversation.respond(None) or b"").decode().removeprefix("n,,")
@@ -79,13 +79,13 @@ def test_a_password_is_hashed_as_it_is(mechanism: str, password: str) -> None:
     assert base64.b64decode(proof) == expected
 
 
-@pytest.mark.parametrize("user", [*AS_IT_IS.values(), "a,b=c"])
-def test_a_name_is_told_as_it_is(user: str) -> None:
+@pytest.mark.parametrize("user", [*VERBATIM.values(), "a,b=c"])
+def test_a_user_name_is_sent_without_normalization(user: str) -> None:
     conversation = ScramConversation(MECHANISMS[0], lambda: (user, "pencil"))
     first = (conversation.respond(None) or b"").decode()
-    told = first.removeprefix("n,,n=").partition(",r=")[0]
-    assert told.replace("=2C", ",").replace("=3D", "=") == user
-    assert "," not in told
+    name = first.removeprefix("n,,n=").partition(",r=")[0]
+    assert name.replace("=2C", ",").replace("=3D", "=") == user
+    assert "," not in name
 
 
 FIRST: dict[str, Callable[[str], str]] = {
@@ -114,7 +114,7 @@ FIRST: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("attack", FIRST)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_first_message_that_cannot_be(attack: str, mechanism: str) -> None:
+def test_an_invalid_server_first_message_is_refused(attack: str, mechanism: str) -> None:
     conversation, nonce = begun(mechanism)
     with pytest.raises(SaslAuthenticationError, match="SCRAM: the broker"):
         conversation.respond(FIRST[attack](nonce).encode())
@@ -133,7 +133,7 @@ FINAL = {
 
 @pytest.mark.parametrize("attack", FINAL)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_last_message_that_proves_nothing(attack: str, mechanism: str) -> None:
+def test_an_unproven_server_final_message_is_refused(attack: str, mechanism: str) -> None:
     conversation, nonce = begun(mechanism)
     conversation.respond(f"r={nonce}x,s={SALT},i=4096".encode())
     with pytest.raises(SaslAuthenticationError, match="SCRAM: the broker cannot be trusted"):
@@ -144,7 +144,7 @@ REALM = "EXAMPLE.COM"
 
 
 class Context:
-    """Is complete after one step; what it wraps stays as it is. Names get their realm from it."""
+    """Completes after one step, wraps nothing and adds the realm to names."""
 
     def __init__(self, name: str, creds: str | None, **_: Any) -> None:
         own = creds or "user"
@@ -182,7 +182,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> None:
         ("orders@OTHER.ORG", "orders@OTHER.ORG"),
     ],
 )
-def test_the_broker_is_told_the_whole_principal(principal: str | None, known_as: str) -> None:
+def test_the_principal_is_sent_with_its_realm(principal: str | None, known_as: str) -> None:
     """Kafka applies ``sasl.kerberos.principal.to.local.rules`` to names with a realm only."""
     conversation = KerberosConversation("kafka", "broker", principal)
     assert conversation.respond(None) == b"ticket"

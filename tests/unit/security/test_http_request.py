@@ -1,4 +1,4 @@
-"""One time for a whole request, also where its host has several addresses."""
+"""HTTP requests: one timeout for all addresses of a host, and proxies."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.support.schema_registry import FakeRegistry
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 HOST = "issuer.example"
-SILENT = ("192.0.2.1", 80)  # RFC 5737: leads nowhere
+SILENT = ("192.0.2.1", 80)  # RFC 5737: unroutable
 
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-    """The time limits, in seconds, of the connections to ``SILENT``; none of them is waited for.
+    """The timeouts, in seconds, of the connections to ``SILENT``, which fail at once.
 
-    Real listeners with full queues are silent on Linux only.
+    A real listener with a full backlog is silent on Linux only.
     """
     seen: list[float | None] = []
 
@@ -51,56 +51,56 @@ def serving(answer: bytes) -> Iterator[tuple[str, int]]:
         yield server.host, server.port
 
 
-def named(monkeypatch: pytest.MonkeyPatch, *places: tuple[str, int]) -> None:
+def resolving_to(monkeypatch: pytest.MonkeyPatch, *addresses: tuple[str, int]) -> None:
     def resolved(*_: object, **__: object) -> list[tuple[object, ...]]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
 
 
-def asked(url: str, timeout: float) -> Answer:
+def get(url: str, timeout: float) -> Answer:
     return request(
         "GET", Secret(url), body=None, headers=dict, context=None, timeout=timeout, most_bytes=1000
     )
 
 
-def test_an_address_that_is_silent_leaves_time_for_the_others(
+def test_a_silent_address_leaves_time_for_the_next_one(
     monkeypatch: pytest.MonkeyPatch, waits: list[float | None]
 ) -> None:
-    """IPv6 that leads nowhere, say: the first address had all the time there was."""
+    """Unroutable IPv6, for example."""
     with serving(OK) as second:
-        named(monkeypatch, SILENT, second)
-        assert asked(f"http://{HOST}:80/", timeout=20.0) == Answer(200, b"{}")
+        resolving_to(monkeypatch, SILENT, second)
+        assert get(f"http://{HOST}:80/", timeout=20.0) == Answer(200, b"{}")
     assert waits == [pytest.approx(10.0, abs=1.0)]
 
 
-def test_no_address_answers_in_time(
+def test_the_request_times_out_if_no_address_answers(
     monkeypatch: pytest.MonkeyPatch, waits: list[float | None]
 ) -> None:
-    named(monkeypatch, SILENT, SILENT)
+    resolving_to(monkeypatch, SILENT, SILENT)
     with pytest.raises(NoAnswer, match=r"no answer within 20 s"):
-        asked(f"http://{HOST}:80/", timeout=20.0)
+        get(f"http://{HOST}:80/", timeout=20.0)
     assert len(waits) == 2
 
 
-def test_a_name_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unresolvable_host_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object, **__: object) -> list[tuple[object, ...]]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(NoAnswer, match=r"^Name or service not known$"):
-        asked(f"http://{HOST}:80/", timeout=20.0)
+        get(f"http://{HOST}:80/", timeout=20.0)
 
 
 @pytest.mark.parametrize("url", ["http://host:99999/?key=canary", f"http://{'x' * 70}.y/?k=canary"])
-def test_an_address_that_cannot_be_is_not_told(url: str) -> None:
+def test_the_error_of_an_invalid_host_does_not_show_the_url(url: str) -> None:
     with pytest.raises(NoAnswer) as raised:
-        asked(url, timeout=20.0)
+        get(url, timeout=20.0)
     assert "canary" not in str(raised.value)
 
 
 @pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def env(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -109,56 +109,56 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
 @pytest.mark.parametrize("form", ["http://127.0.0.1:{}", "127.0.0.1:{}/"])
-def test_a_proxy_of_the_environment(bare: pytest.MonkeyPatch, name: str, form: str) -> None:
+def test_the_proxy_of_the_environment_works(env: pytest.MonkeyPatch, name: str, form: str) -> None:
     with serving(OK) as (_, port), LocalProxy() as proxy:
-        bare.setenv(name, form.format(proxy.port))
-        bare.setenv("https_proxy", "http://nobody.example:1")
-        assert asked(f"http://{HOST}:{port}/x", timeout=20.0) == Answer(200, b"{}")
+        env.setenv(name, form.format(proxy.port))
+        env.setenv("https_proxy", "http://nobody.example:1")
+        assert get(f"http://{HOST}:{port}/x", timeout=20.0) == Answer(200, b"{}")
         assert proxy.asked == [f"{HOST}:{port}"]
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_this_machine_is_asked_without_a_proxy(bare: pytest.MonkeyPatch, host: str) -> None:
-    """A login that may go there without TLS must not leave it."""
+def test_localhost_is_reached_without_a_proxy(env: pytest.MonkeyPatch, host: str) -> None:
+    """A login without TLS must not leave this machine."""
     with serving(OK) as (_, port):
-        bare.setenv("ALL_PROXY", "http://nobody.example:1")
-        assert asked(f"http://{host}:{port}/", timeout=20.0) == Answer(200, b"{}")
+        env.setenv("ALL_PROXY", "http://nobody.example:1")
+        assert get(f"http://{host}:{port}/", timeout=20.0) == Answer(200, b"{}")
 
 
-def test_hosts_that_need_no_proxy(bare: pytest.MonkeyPatch, waits: list[float | None]) -> None:
-    with serving(OK) as place:
-        named(bare, place)
-        bare.setenv("HTTP_PROXY", "http://nobody.example:1")
-        bare.setenv("NO_PROXY", "other.example,.example")
-        assert asked(f"http://{HOST}:80/", timeout=20.0) == Answer(200, b"{}")
+def test_no_proxy_hosts_bypass_proxies(env: pytest.MonkeyPatch, waits: list[float | None]) -> None:
+    with serving(OK) as address:
+        resolving_to(env, address)
+        env.setenv("HTTP_PROXY", "http://nobody.example:1")
+        env.setenv("NO_PROXY", "other.example,.example")
+        assert get(f"http://{HOST}:80/", timeout=20.0) == Answer(200, b"{}")
 
 
-def test_https_goes_through_a_proxy_end_to_end(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_https_is_tunnelled_through_the_proxy(env: pytest.MonkeyPatch, tmp_path: Path) -> None:
     authority = trustme.CA()
-    ours = str(tmp_path / "ca.pem")
-    authority.cert_pem.write_to_path(ours)
+    cafile = str(tmp_path / "ca.pem")
+    authority.cert_pem.write_to_path(cafile)
     server = str(tmp_path / "server.pem")
     authority.issue_cert(HOST).private_key_and_cert_chain_pem.write_to_path(server)
     with FakeRegistry(certfile=server) as fake, LocalProxy(("me", "pa:ss")) as proxy:
         port = fake.url.rpartition(":")[2]
-        bare.setenv("HTTPS_PROXY", f"http://me:pa%3Ass@127.0.0.1:{proxy.port}")
-        registry = SchemaRegistry(f"https://{HOST}:{port}", ssl_cafile=ours, username="u")
+        env.setenv("HTTPS_PROXY", f"http://me:pa%3Ass@127.0.0.1:{proxy.port}")
+        registry = SchemaRegistry(f"https://{HOST}:{port}", ssl_cafile=cafile, username="u")
         assert registry.register("s", Schema('"string"')).id == 1
         assert proxy.asked == [f"{HOST}:{port}"]
         assert "proxy-authorization" not in fake.asked[0].headers
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_proxy_that_wants_another_login(
-    bare: pytest.MonkeyPatch, scheme: str, caplog: pytest.LogCaptureFixture
+def test_wrong_proxy_credentials_are_reported_without_showing_them(
+    env: pytest.MonkeyPatch, scheme: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with LocalProxy(("me", "right")) as proxy:
-        bare.setenv(f"{scheme}_proxy", f"http://me:canary@127.0.0.1:{proxy.port}")
+        env.setenv(f"{scheme}_proxy", f"http://me:canary@127.0.0.1:{proxy.port}")
         registry = SchemaRegistry(f"{scheme}://{HOST}:8081")
         with pytest.raises(RegistryError) as raised:
             registry.latest("s")
-    told = f"by the proxy 127.0.0.1:{proxy.port}: it answers 407 Proxy Authentication Required"
-    assert str(raised.value) == f"schema registry {scheme}://{HOST}:8081: {told}"
+    refused = f"by the proxy 127.0.0.1:{proxy.port}: it answers 407 Proxy Authentication Required"
+    assert str(raised.value) == f"schema registry {scheme}://{HOST}:8081: {refused}"
     assert not raised.value.retriable
     shown = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
     for secret in ("canary", b64encode(b"me:canary").decode()):
@@ -166,21 +166,21 @@ def test_a_proxy_that_wants_another_login(
         assert secret not in caplog.text
 
 
-def test_a_proxy_that_is_not_there(bare: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_proxy_is_reported(env: pytest.MonkeyPatch) -> None:
     port = free_port()
-    bare.setenv("HTTPS_PROXY", f"http://me:canary@127.0.0.1:{port}")
+    env.setenv("HTTPS_PROXY", f"http://me:canary@127.0.0.1:{port}")
     with pytest.raises(NoAnswer, match=rf"^by the proxy 127\.0\.0\.1:{port}: Connection refused$"):
-        asked(f"https://{HOST}/", timeout=20.0)
+        get(f"https://{HOST}/", timeout=20.0)
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\n"])
-def test_a_proxy_that_never_answers(bare: pytest.MonkeyPatch, answer: bytes) -> None:
-    """A head without end does not prolong the time for the whole."""
+def test_a_proxy_that_never_answers_times_out(env: pytest.MonkeyPatch, answer: bytes) -> None:
+    """Endless headers do not extend the timeout."""
     trickle = [answer, *[b"x" if answer else b""] * 1000]
     late = pytest.raises(NoAnswer, match=r"^by the proxy .*: no answer within 0\.5 s$")
     with answering(lambda _: trickle, 0.02) as server, late:
-        bare.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.port}")
-        asked(f"https://{HOST}/", timeout=0.5)
+        env.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.port}")
+        get(f"https://{HOST}/", timeout=0.5)
 
 
 @pytest.mark.parametrize(
@@ -192,9 +192,9 @@ def test_a_proxy_that_never_answers(bare: pytest.MonkeyPatch, answer: bytes) -> 
         "http://canary:x/",
     ],
 )
-def test_what_is_no_http_proxy_is_refused(bare: pytest.MonkeyPatch, given: str) -> None:
-    bare.setenv("ALL_PROXY", given)
+def test_an_unsupported_proxy_url_is_refused(env: pytest.MonkeyPatch, given: str) -> None:
+    env.setenv("ALL_PROXY", given)
     with pytest.raises(ProxyRefused, match=r"HTTPS_PROXY or ALL_PROXY.*NO_PROXY") as raised:
-        asked(f"https://{HOST}/", timeout=20.0)
+        get(f"https://{HOST}/", timeout=20.0)
     shown = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
     assert "canary" not in "".join(line for line in shown.format() if __file__ not in line)

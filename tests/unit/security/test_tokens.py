@@ -1,4 +1,4 @@
-"""Tokens: what an issuer may answer, and how long they are kept, replaced and used."""
+"""Access tokens: answers of the issuer, caching, renewal and expiry."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOKEN = b'{"access_token": "t", "expires_in": 60}'
 def issuer(
     pieces: Sequence[bytes], pause: float = 0.0, sent: list[bytes] | None = None
 ) -> Iterator[ClientCredentials]:
-    """One that answers with ``pieces``; ``sent`` gets those that left before the client did."""
+    """Credentials of an issuer that answers with ``pieces``; ``sent`` gets the pieces sent."""
     timeout = LIMIT if pause else 20.0
     with answering(lambda _: pieces, pause) as server:
         url = f"http://127.0.0.1:{server.port}/token"
@@ -59,8 +59,8 @@ LATE = {
 
 
 @pytest.mark.parametrize("pieces", LATE.values(), ids=LATE)
-def test_the_time_limit_holds_whatever_comes_meanwhile(pieces: list[bytes]) -> None:
-    """All of it would come in 9 s, and be a token."""
+def test_the_timeout_covers_the_whole_answer(pieces: list[bytes]) -> None:
+    """The whole answer takes 9 s and holds a valid token."""
     before = threading.active_count()
     sent: list[bytes] = []
     late = pytest.raises(SaslAuthenticationError, match=r"no answer within 0\.3 s")
@@ -71,16 +71,16 @@ def test_the_time_limit_holds_whatever_comes_meanwhile(pieces: list[bytes]) -> N
 
 
 @pytest.mark.parametrize("lifetime", [b"60", b'"3600"'])
-def test_an_answer_in_time(lifetime: bytes) -> None:
+def test_a_valid_answer_gives_a_token_and_its_expiry(lifetime: bytes) -> None:
     body = TOKEN.replace(b"60", lifetime)
     with issuer([b"HTTP/1.1 100 Continue\r\n\r\n", answer(body)]) as provider:
-        told = provider.token()
-    assert told[0] == "t"
-    assert isinstance(told[1], float)
+        granted = provider.token()
+    assert granted[0] == "t"
+    assert isinstance(granted[1], float)
 
 
 @pytest.mark.parametrize("lifetime", ["1e400", "Infinity", "-Infinity", "NaN", '"inf"', '"soon"'])
-def test_a_lifetime_that_is_no_number_of_seconds(lifetime: str) -> None:
+def test_an_invalid_expires_in_is_refused(lifetime: str) -> None:
     """A token that never expires would never be replaced."""
     body = b'{"access_token": "t", "expires_in": %s}' % lifetime.encode()
     refused = pytest.raises(SaslAuthenticationError, match="no number of seconds")
@@ -88,10 +88,10 @@ def test_a_lifetime_that_is_no_number_of_seconds(lifetime: str) -> None:
         provider.token()
 
 
-def test_what_the_issuer_says_is_told_in_one_line() -> None:
+def test_an_error_quotes_the_issuer_in_one_printable_line() -> None:
     refused = pytest.raises(SaslAuthenticationError)
-    said = b"HTTP/1.1 \x1b[31mno\x85 " + b"x" * 60_000 + b"\r\n\r\n"
-    with issuer([said]) as provider, refused as raised:
+    answered = b"HTTP/1.1 \x1b[31mno\x85 " + b"x" * 60_000 + b"\r\n\r\n"
+    with issuer([answered]) as provider, refused as raised:
         provider.token()
     assert str(raised.value).isprintable()
     assert len(str(raised.value)) < 1500
@@ -101,47 +101,46 @@ HUGE = {
     "a body": answer(b" " * 5_000_000 + TOKEN),
     "a body without a length": STATUS + b"\r\n" + b" " * 5_000_000 + TOKEN,
     "a chunk": STATUS + b"transfer-encoding: chunked\r\n\r\n4c4b40\r\n" + b" " * 5_000_000,
-    "a bomb": answer(gzip.compress(bytes(50_000_000)), b"content-encoding: gzip"),
+    "a gzip bomb": answer(gzip.compress(bytes(50_000_000)), b"content-encoding: gzip"),
     "a header": STATUS + b"x: " + b"y" * 5_000_000 + b"\r\n\r\n" + TOKEN,
     "headers": STATUS + b"x: y\r\n" * 1_000_000 + b"\r\n" + TOKEN,
 }
 
 
-@pytest.mark.parametrize("said", HUGE.values(), ids=HUGE)
-def test_an_answer_of_megabytes_is_refused_and_not_kept(said: bytes) -> None:
+@pytest.mark.parametrize("response", HUGE.values(), ids=HUGE)
+def test_an_oversized_answer_is_refused_without_buffering_it(response: bytes) -> None:
     short = answer(b"{}")
-    peak_of_refused(short)  # imports what it needs
-    assert peak_of_refused(said) - peak_of_refused(short) < 2_000_000
+    peak_of_refused(short)  # does the imports
+    assert peak_of_refused(response) - peak_of_refused(short) < 2_000_000
 
 
-def peak_of_refused(said: bytes) -> int:
-    """Bytes that Python had allocated at most while this answer was refused.
+def peak_of_refused(response: bytes) -> int:
+    """Peak of the bytes allocated by Python while this answer is refused.
 
-    Without a GIL the two threads of it count in this, by the functions and classes that the
-    process has: Python gives each thread a list of reference counts, 8 bytes for each of them.
+    Free-threaded Python adds 8 bytes per function and class for each of the two threads.
     """
     tracemalloc.start()
     try:
-        with issuer([said]) as provider, pytest.raises(SaslAuthenticationError):
+        with issuer([response]) as provider, pytest.raises(SaslAuthenticationError):
             provider.token()
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
 
-def test_a_mutated_answer_is_a_token_or_told_in_one_line() -> None:
+def test_a_mutated_answer_gives_a_token_or_a_printable_error() -> None:
     for seed in range(seeds("KPROD_TOKEN_SEEDS", 20, 200)):
         rng = random.Random(seed)
-        said = bytearray(answer(TOKEN, b"content-type: application/json"))
+        mutated = bytearray(answer(TOKEN, b"content-type: application/json"))
         for _ in range(rng.choice((1, 2, 5))):
-            at = rng.randrange(len(said))
-            said[at : at + rng.randrange(3)] = rng.randbytes(rng.choice((0, 1, 1, 30)))
-        with issuer([bytes(said)]) as provider:
+            at = rng.randrange(len(mutated))
+            mutated[at : at + rng.randrange(3)] = rng.randbytes(rng.choice((0, 1, 1, 30)))
+        with issuer([bytes(mutated)]) as provider:
             try:
-                told = provider.token()
+                result = provider.token()
             except SaslAuthenticationError as error:
-                told = str(error)
-        assert isinstance(told, tuple) or told.isprintable(), f"seed {seed}"
+                result = str(error)
+        assert isinstance(result, tuple) or result.isprintable(), f"seed {seed}"
 
 
 @pytest.mark.parametrize(
@@ -153,85 +152,85 @@ def test_a_mutated_answer_is_a_token_or_told_in_one_line() -> None:
         "http://issuer\\@localhost/token?key=canary",
     ],
 )
-def test_a_secret_leaves_this_machine_by_https_only(url: str) -> None:
+def test_a_token_url_without_https_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="expected https://") as raised:
         ClientCredentials(url, "client", lambda: "secret")
-    told = "".join(traceback.format_exception(raised.value))
-    assert "canary" not in told.replace(repr(url), "")
+    shown = "".join(traceback.format_exception(raised.value))
+    assert "canary" not in shown.replace(repr(url), "")
     assert raised.value.__context__ is None
 
 
-def test_what_stands_behind_the_place_is_not_told() -> None:
+def test_the_query_of_the_url_is_not_shown() -> None:
     url = f"http://127.0.0.1:{free_port()}/token?key=canary"
     credentials = ClientCredentials(url, "client", lambda: "secret")
     with pytest.raises(SaslAuthenticationError) as refused:
         credentials.token()
-    for told in (repr(credentials), str(refused.value)):
-        assert "//127.0.0.1:" in told
-        assert "canary" not in told
+    for shown in (repr(credentials), str(refused.value)):
+        assert "//127.0.0.1:" in shown
+        assert "canary" not in shown
 
 
 PAST = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 
 
 @pytest.mark.parametrize("freeze", [freeze_time(PAST), time_machine.travel(PAST, tick=False)])
-def test_a_token_is_good_where_the_clock_is_frozen(freeze: Any) -> None:
+def test_a_token_is_accepted_while_a_test_library_freezes_the_clock(freeze: Any) -> None:
     with issuer([answer(TOKEN)]) as credentials, freeze:
         assert ProvidedTokens(credentials).token() == "t"
 
 
-LIFE = 100.0
+LIFETIME = 100.0
 
 
 class Issuer:
-    """Numbers its tokens; ``failure`` is raised instead while it is set."""
+    """Returns numbered tokens, or raises ``failure`` if it is set."""
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.asked = 0
+        self.requests = 0
         self.failure: Exception | None = None
 
     def token(self) -> tuple[str, float]:
-        self.asked += 1
+        self.requests += 1
         if self.failure is not None:
             raise self.failure
-        return f"token-{self.asked}", self.now + LIFE
+        return f"token-{self.requests}", self.now + LIFETIME
 
 
 def tokens_of(issuer: Issuer) -> ProvidedTokens:
     return ProvidedTokens(issuer, lambda: issuer.now)
 
 
-def test_a_token_serves_until_it_is_time_for_the_next() -> None:
+def test_a_token_is_reused_until_it_is_due_for_renewal() -> None:
     issuer = Issuer()
     tokens = tokens_of(issuer)
     assert tokens.token() == "token-1"
-    issuer.now += LIFE * AHEAD - 0.1
+    issuer.now += LIFETIME * AHEAD - 0.1
     assert tokens.token() == "token-1"
     issuer.now += 0.1
     assert tokens.token() == "token-2"
 
 
-def test_a_clock_that_is_set_back_prolongs_no_token() -> None:
-    issuer, steady = Issuer(), [0.0]
-    tokens = ProvidedTokens(issuer, lambda: issuer.now, steady=lambda: steady[0])
+def test_setting_the_clock_back_does_not_delay_the_renewal() -> None:
+    issuer, monotonic = Issuer(), [0.0]
+    tokens = ProvidedTokens(issuer, lambda: issuer.now, steady=lambda: monotonic[0])
     tokens.token()
     issuer.now -= 500
-    steady[0] += LIFE * AHEAD - 1
+    monotonic[0] += LIFETIME * AHEAD - 1
     assert tokens.token() == "token-1"
-    steady[0] += 1
+    monotonic[0] += 1
     assert tokens.token() == "token-2"
 
 
 @pytest.mark.parametrize("failure", [SaslAuthenticationError("HTTP status 500"), OSError("canary")])
-def test_a_token_serves_until_its_end_while_there_is_no_other(
+def test_after_a_failed_renewal_the_token_is_used_until_it_expires(
     failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     issuer = Issuer()
     tokens = tokens_of(issuer)
     tokens.token()
     issuer.failure = failure
-    issuer.now += LIFE - 1
+    issuer.now += LIFETIME - 1
     with caplog.at_level(logging.WARNING):
         assert tokens.token() == "token-1"
     assert "is valid for 1 s" in caplog.text
@@ -243,41 +242,41 @@ def test_a_token_serves_until_its_end_while_there_is_no_other(
     assert tokens.token() == "token-4"
 
 
-def test_a_provider_that_has_no_token_is_left_alone_for_a_while() -> None:
-    """It may hang: each login would wait for it, one after the other."""
+def test_a_failed_renewal_is_not_retried_at_once() -> None:
+    """If the provider hangs, each login would wait for it."""
     issuer = Issuer()
     tokens = tokens_of(issuer)
     tokens.token()
     issuer.failure = OSError("no answer")
-    issuer.now += LIFE * AHEAD
+    issuer.now += LIFETIME * AHEAD
     assert [tokens.token() for _ in range(5)] == ["token-1"] * 5
-    assert issuer.asked == 2
+    assert issuer.requests == 2
     issuer.now += PATIENCE
     assert tokens.token() == "token-1"
-    assert issuer.asked == 3
+    assert issuer.requests == 3
 
 
-def test_other_logins_use_the_token_while_one_asks_for_the_next() -> None:
+def test_other_logins_use_the_current_token_during_a_renewal() -> None:
     issuer = Issuer()
-    within: list[str] = []
+    meanwhile: list[str] = []
 
     def ask() -> Any:
-        if issuer.asked:
-            other = threading.Thread(target=lambda: within.append(tokens.token()), daemon=True)
+        if issuer.requests:
+            other = threading.Thread(target=lambda: meanwhile.append(tokens.token()), daemon=True)
             other.start()
             other.join(20)
         return issuer.token()
 
     tokens = ProvidedTokens(ask, lambda: issuer.now)
     tokens.token()
-    issuer.now += LIFE * AHEAD
+    issuer.now += LIFETIME * AHEAD
     assert tokens.token() == "token-2"
-    assert within == ["token-1"]
+    assert meanwhile == ["token-1"]
 
 
-def test_a_token_without_an_end_stays_in_use_if_its_provider_says_so() -> None:
-    asked = count(1)
-    each_time = ProvidedTokens(lambda: f"token-{next(asked)}")
+def test_a_token_is_cached_for_ever_only_if_its_expiry_is_infinite() -> None:
+    number = count(1)
+    each_time = ProvidedTokens(lambda: f"token-{next(number)}")
     assert [each_time.token(), each_time.token()] == ["token-1", "token-2"]
     once = iter([("token", float("inf"))])
     for_ever = ProvidedTokens(lambda: next(once), lambda: 1000.0)
@@ -285,15 +284,14 @@ def test_a_token_without_an_end_stays_in_use_if_its_provider_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expires", "said"),
+    ("expires", "message"),
     [
         *((when, "already expired") for when in (float("nan"), 999.0, True)),
-        (1_800_000_000_000, "divide it by 1000"),  # AWS's signer tells milliseconds
+        (1_800_000_000_000, "divide it by 1000"),  # AWS's signer returns milliseconds
     ],
 )
-def test_a_token_that_never_ends_or_has_ended_is_refused(expires: float, said: str) -> None:
-    """It would be replaced at no time."""
+def test_an_expired_token_or_an_invalid_expiry_is_refused(expires: float, message: str) -> None:
     tokens = ProvidedTokens(lambda: ("token", expires), lambda: 1000.0)
     for _ in range(2):
-        with pytest.raises(SaslAuthenticationError, match=said):
+        with pytest.raises(SaslAuthenticationError, match=message):
             tokens.token()
