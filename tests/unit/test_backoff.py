@@ -1,4 +1,4 @@
-"""How long to wait after failures: longer each time, never too long, never all at once."""
+"""Exponential backoff with a maximum and jitter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_delay_doubles_up_to_the_maximum(
     assert backoff.delay(2**62) == delays[-1]
 
 
-def test_delays_are_spread_by_a_fifth_and_stay_below_the_maximum() -> None:
+def test_delays_have_a_jitter_of_20_percent_below_the_maximum() -> None:
     backoff = ExponentialBackoff(0.1, 1.0, random.Random(7))
     early = [backoff.delay(1) for _ in range(1000)]
     assert 0.08 <= min(early) < 0.085

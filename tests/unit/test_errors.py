@@ -1,4 +1,4 @@
-"""Every error: what it says of a retry, its number, and how it travels with all it knows."""
+"""Every error class: retriable or not, its number, and copies and pickles with all attributes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLASSES = [
     for _, kind in inspect.getmembers(native, inspect.isclass)
     if issubclass(kind, KprodError) and kind.__module__ == native.__name__
 ]
-NATURAL = {
+BUILTIN_BASES = {
     **dict.fromkeys(("BufferFullError", "DeliveryTimeoutError", "KprodTimeoutError"), TimeoutError),
     **dict.fromkeys(("ConfigError", "InvalidRecordError", "InvalidTopicError"), ValueError),
     **dict.fromkeys(("PartitionError", "RecordTooLargeError"), ValueError),
@@ -43,25 +43,25 @@ NATURAL = {
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_errors_are_what_python_users_expect_to_catch(kind: type[KprodError]) -> None:
-    assert issubclass(kind, NATURAL.get(kind.__name__, KprodError))
+def test_errors_derive_from_the_matching_builtin_exceptions(kind: type[KprodError]) -> None:
+    assert issubclass(kind, BUILTIN_BASES.get(kind.__name__, KprodError))
 
 
 @pytest.mark.parametrize("kind", [KprodTimeoutError, DeliveryTimeoutError, ConnectionLost])
-def test_what_may_pass_is_retriable(kind: type[KprodError]) -> None:
+def test_timeouts_and_lost_connections_are_retriable(kind: type[KprodError]) -> None:
     assert kind("").retriable
 
 
 # Codes --------------------------------------------------------------------------------------------
-# The retriable codes of Apache Kafka 4.2, and those of them that call for new metadata: written
-# down again here, so that a slip in the table shows.
+# The retriable codes of Apache Kafka 4.2, and those of them that need a metadata update: listed
+# again here to detect a mistake in the table.
 KAFKA_RETRIABLE = {2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78}
 KAFKA_RETRIABLE |= {80, 83, 84, 88, 89, 100, 103, 106, 122, 123, 133}
 KAFKA_REFRESHES = {3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103}
 MAYBE_STORED = {-1, 7, 13, 20, 56}
 
 
-def test_every_code_says_whether_to_retry_and_whether_the_batch_may_be_stored() -> None:
+def test_every_code_is_classified_as_retriable_and_maybe_persisted() -> None:
     for code in (-32768, -2, *range(-1, 134), 999, 32767):
         error = BrokerError(code)
         assert error.code == code
@@ -77,17 +77,17 @@ def traceback_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
-def test_the_number_is_no_part_of_the_text() -> None:
+def test_the_number_is_not_part_of_the_message() -> None:
     error = DeliveryTimeoutError("late")
     assert traceback_of(error).endswith("DeliveryTimeoutError: late\n")
     assert (str(error), repr(error)) == ("late", "DeliveryTimeoutError('late')")
     assert (error.number, error.with_number()) == ("KP-1303", "late (KP-1303)")
 
 
-def test_an_error_under_another_packages_name_has_the_number_of_what_it_stands_for() -> None:
-    told = translated(DeliveryTimeoutError("late"))
-    assert isinstance(told, KprodError)
-    assert (told.number, str(told)) == ("KP-1303", "KafkaTimeoutError: late")
+def test_a_translated_error_keeps_the_number_of_the_original() -> None:
+    error = translated(DeliveryTimeoutError("late"))
+    assert isinstance(error, KprodError)
+    assert (error.number, str(error)) == ("KP-1303", "KafkaTimeoutError: late")
 
 
 TEXTS = st.text(max_size=20)
@@ -97,7 +97,7 @@ def pickled(error: Any) -> Any:
     return pickle.loads(pickle.dumps(error))
 
 
-WAYS: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, pickled]
+COPYING: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, pickled]
 FOREIGN_CAUSES = st.one_of(
     st.none(),
     st.builds(OSError, st.integers(0, 200), TEXTS),
@@ -127,30 +127,29 @@ def errors(draw: st.DrawFn, causes: st.SearchStrategy[Any] = FOREIGN_CAUSES) -> 
     return error
 
 
-def told(error: BaseException | None) -> Any:
+def contents(error: BaseException | None) -> Any:
     if error is None:
         return None
     flags = getattr(error, "retriable", None), getattr(error, "refreshes_metadata", None)
-    return type(error), error.args, str(error), vars(error), flags, told(error.__cause__)
+    return type(error), error.args, str(error), vars(error), flags, contents(error.__cause__)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("copied", COPYING)
 @given(error=errors(causes=errors() | FOREIGN_CAUSES))
-def test_errors_travel_with_all_they_know(way: Callable[[Any], Any], error: KprodError) -> None:
-    again = way(error)
-    assert told(again) == told(error)
+def test_copies_keep_everything(copied: Callable[[Any], Any], error: KprodError) -> None:
+    assert contents(copied(error)) == contents(error)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_note_on_the_copy_is_not_one_on_the_original(way: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("copied", COPYING)
+def test_a_note_on_a_copy_does_not_change_the_original(copied: Callable[[Any], Any]) -> None:
     error = ConnectionLost("gone")
     error.add_note("first")
-    way(error).add_note("second")
+    copied(error).add_note("second")
     assert error.__notes__ == ["first"]
 
 
-class Application(Exception):
-    """Its pickle cannot be read: ``__init__`` wants what ``args`` has not."""
+class Unreadable(Exception):
+    """Its pickle cannot be loaded: ``__init__`` needs more than ``args``."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -158,7 +157,7 @@ class Application(Exception):
 
 
 class Mute(Exception):
-    """It cannot be pickled, and not be written either."""
+    """Neither pickle nor str works."""
 
     def __init__(self) -> None:
         super().__init__(lambda: None)
@@ -168,34 +167,32 @@ class Mute(Exception):
 
 
 @pytest.mark.parametrize(
-    ("cause", "said"),
+    ("cause", "text"),
     [
-        (Application(7, "out of paper"), "test_errors.Application: out of paper"),
+        (Unreadable(7, "out of paper"), "test_errors.Unreadable: out of paper"),
         (Mute(), "test_errors.Mute: (it has no text)"),
         (OSError(5, lambda: None), "builtins.OSError: "),
     ],
     ids=["unreadable", "mute", "odd"],
 )
-def test_a_cause_that_may_not_be_readable_elsewhere_is_told_in_words(
-    cause: Exception, said: str
-) -> None:
+def test_a_cause_that_cannot_be_pickled_becomes_text(cause: Exception, text: str) -> None:
     error = KprodError("the serializer failed")
     error.__cause__ = cause
     again = pickled(error)
     assert str(again) == "the serializer failed"
     assert type(again.__cause__) is KprodError
-    assert said in str(again.__cause__)
+    assert text in str(again.__cause__)
     assert copy.copy(error).__cause__ is cause
 
 
-def test_an_error_that_caused_itself() -> None:
+def test_a_cycle_of_causes_can_be_pickled() -> None:
     first, second = KprodError("first"), ConnectionLost("second")
     first.__cause__, second.__cause__ = second, first
     again = pickled(first)
     assert again.__cause__.__cause__ is again
 
 
-def test_the_handle_of_a_bulk_call_stays_in_its_process() -> None:
+def test_the_handle_of_a_bulk_call_is_copied_but_not_pickled() -> None:
     error: Any = KprodError("no room")
     error.accepted, error.delivery = 3, threading.Lock()
     again = pickled(error)

@@ -1,4 +1,4 @@
-"""A lock is one as ``threading.Lock`` is, and no interruption leaves it or a latch held."""
+"""Locks exclude other threads, latches wake all; interruptions leave neither of them held."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def enter(lock: Lock) -> None:
         pass
 
 
-def test_it_is_held_within_the_block_and_not_after_it() -> None:
+def test_a_lock_is_held_within_the_block_only() -> None:
     lock = Lock()
     other = threading.Thread(target=enter, args=(lock,))
     with lock:
@@ -33,7 +33,7 @@ def test_it_is_held_within_the_block_and_not_after_it() -> None:
     assert not other.is_alive()
 
 
-def test_an_exception_at_any_moment_of_a_block_leaves_it_free() -> None:
+def test_an_interruption_at_any_moment_of_a_block_leaves_the_lock_free() -> None:
     lock = Lock()
     with interruptible():
         for number in range(2000):
@@ -45,15 +45,15 @@ def test_an_exception_at_any_moment_of_a_block_leaves_it_free() -> None:
 
 
 @pytest.mark.parametrize("timeout", [None, LONG, 10.0**12])
-def test_opening_wakes_everybody(timeout: float | None) -> None:
+def test_opening_a_latch_wakes_all_waiters(timeout: float | None) -> None:
     latch = Latch()
     with ThreadPoolExecutor(5) as pool:
-        through = [pool.submit(latch.wait, timeout) for _ in range(5)]
+        waiters = [pool.submit(latch.wait, timeout) for _ in range(5)]
         latch.open()
-        assert [waiter.result(LONG) for waiter in through] == [True] * 5
+        assert [waiter.result(LONG) for waiter in waiters] == [True] * 5
 
 
-def test_an_exception_at_any_moment_of_a_wait_leaves_it_usable() -> None:
+def test_an_interruption_at_any_moment_of_a_wait_leaves_the_latch_usable() -> None:
     with interruptible():
         for number in range(500):
             latch = Latch()
@@ -62,8 +62,8 @@ def test_an_exception_at_any_moment_of_a_wait_leaves_it_usable() -> None:
 
 
 @pytest.mark.parametrize("timeout", [None, LONG])
-def test_a_signal_that_another_thread_got_is_acted_on(timeout: float | None) -> None:
-    """As one is that comes between the last step of Python and the system call that waits."""
+def test_a_signal_during_a_wait_is_handled_at_once(timeout: float | None) -> None:
+    """Also one that arrives just before the system call that waits."""
     latch = Latch()
     before = signal.signal(signal.SIGUSR1, lambda *_: latch.open())
     other = threading.Timer(0.1, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1))

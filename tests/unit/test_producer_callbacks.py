@@ -1,4 +1,4 @@
-"""Callbacks run away from the network, in order, and may do whatever would not wait for itself."""
+"""Delivery callbacks run in a thread of their own, in order; they may not wait for themselves."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ def producer(broker: ScriptedBroker) -> Iterator[KafkaProducer]:
 class Blocking:
     def __init__(self) -> None:
         self.begun = threading.Event()
-        self.let_go = threading.Event()
+        self.released = threading.Event()
 
     def __call__(self, _: object) -> None:
         self.begun.set()
-        self.let_go.wait(LONG)
+        self.released.wait(LONG)
 
 
 @pytest.fixture
 def blocking(producer: KafkaProducer) -> Iterator[Blocking]:
-    """Blocks the producer's callbacks until the end of the test, or earlier."""
+    """Blocks the producer's callbacks until released, at the latest at the end of the test."""
     callback = Blocking()
     producer.send("t", b"v").add_both(callback)
     assert callback.begun.wait(LONG)
     yield callback
-    callback.let_go.set()
+    callback.released.set()
 
 
 def in_a_callback(producer: KafkaProducer, act: Callable[[], Any]) -> Any:
@@ -73,22 +73,24 @@ def in_a_callback(producer: KafkaProducer, act: Callable[[], Any]) -> Any:
     return results[0]
 
 
-def test_records_go_on_while_a_callback_blocks(producer: KafkaProducer, blocking: Blocking) -> None:
+def test_records_are_delivered_while_a_callback_blocks(
+    producer: KafkaProducer, blocking: Blocking
+) -> None:
     futures = [producer.send("t", b"v", partition=number % 2) for number in range(100)]
     assert all(future.get(LONG).offset >= 0 for future in futures)
 
 
-def test_callbacks_of_a_partition_run_in_order_whatever_fails(
+def test_callbacks_of_a_partition_run_in_order_despite_a_failure(
     broker: ScriptedBroker, producer: KafkaProducer
 ) -> None:
-    told: list[int] = []
+    called: list[int] = []
     broker.next(ApiKey.PRODUCE, ScriptedBroker.usual, refuse(87), ScriptedBroker.usual)
     for number in range(300):
         producer.send("t", b"%d" % number, partition=0).add_both(
-            lambda _, number=number: told.append(number)
+            lambda _, number=number: called.append(number)
         )
     producer.flush(LONG)
-    assert told == list(range(300))
+    assert called == list(range(300))
 
 
 # What a callback may do ---------------------------------------------------------------------------
@@ -110,7 +112,7 @@ def test_a_callback_may_wait_for_memory(broker: ScriptedBroker) -> None:
             producer.flush(LONG)
 
 
-def test_waiting_for_itself_is_refused(producer: KafkaProducer) -> None:
+def test_flush_and_close_inside_a_callback_are_refused(producer: KafkaProducer) -> None:
     for name, timeouts in (("flush", (None, 1, 0)), ("close", (None, 1))):
         for timeout in timeouts:
             refused = in_a_callback(producer, partial(getattr(producer, name), timeout))
@@ -122,21 +124,21 @@ def test_waiting_for_itself_is_refused(producer: KafkaProducer) -> None:
 # Flush and close wait for callbacks ---------------------------------------------------------------
 
 
-def test_close_leaves_callbacks_to_the_background(
+def test_close_with_a_timeout_leaves_callbacks_to_the_background(
     producer: KafkaProducer, blocking: Blocking
 ) -> None:
-    told = threading.Event()
-    producer.send("t", b"v").add_both(lambda _: told.set())
+    called = threading.Event()
+    producer.send("t", b"v").add_both(lambda _: called.set())
     assert producer.close(0.05).pending == 0
-    assert not told.is_set()
-    blocking.let_go.set()
-    assert told.wait(LONG)
+    assert not called.is_set()
+    blocking.released.set()
+    assert called.wait(LONG)
 
 
 # Too many callbacks -------------------------------------------------------------------------------
 
 
-def test_send_waits_when_very_many_callbacks_wait(broker: ScriptedBroker) -> None:
+def test_send_blocks_while_too_many_callbacks_are_queued(broker: ScriptedBroker) -> None:
     producer = producer_before(broker.cluster, linger_ms=0, max_block_ms=100)
     blocking = Blocking()
     producer.send("t", b"v").add_both(blocking)
@@ -144,43 +146,43 @@ def test_send_waits_when_very_many_callbacks_wait(broker: ScriptedBroker) -> Non
     future = producer.send("t", b"v")
     for _ in range(MOST_WAITING):
         future.add_both(lambda _: None)
-    assert future.delivery.wait(LONG)  # not get(), which would wait for the callbacks, too
+    assert future.delivery.wait(LONG)  # get() would wait for the callbacks as well
 
-    def send_until_the_callbacks_wait() -> None:
-        for _ in range(1000):  # an outcome may be seen just before its callbacks are put
+    def send_until_the_queue_is_full() -> None:
+        for _ in range(1000):  # an outcome may be visible before its callbacks are queued
             producer.send("t", b"v")
             time.sleep(0.001)
 
     with pytest.raises(BufferFullError, match="delivery callbacks are waiting to run"):
-        send_until_the_callbacks_wait()
+        send_until_the_queue_is_full()
     counted = producer.metrics()["producer-metrics"]
-    assert counted["buffer-exhausted-total"] == 0, "there was memory, but no room for callbacks"
-    blocking.let_go.set()
+    assert counted["buffer-exhausted-total"] == 0, "the callback queue was full, not the memory"
+    blocking.released.set()
     producer.flush(LONG)
     assert producer.send("t", b"v").get(LONG).offset >= 0
     producer.close()
 
 
-class Ear:
-    """An interceptor that notes what it is told of records, and of their partitions."""
+class Interceptor:
+    """Records the calls of an interceptor with the partition of the record."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, int | None, type]] = []
+        self.calls: list[tuple[str, int | None, type]] = []
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        self.heard.append(("sends", record.partition, type(None)))
+        self.calls.append(("sends", record.partition, type(None)))
         return record
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
-        self.heard.append(("failed", record.partition, type(error)))
+        self.calls.append(("failed", record.partition, type(error)))
 
 
-def test_as_in_java_interceptors_see_the_partition_that_was_named_or_chosen(
+def test_interceptors_see_the_explicit_or_the_chosen_partition_as_in_java(
     broker: ScriptedBroker,
 ) -> None:
-    ear = Ear()
+    interceptor = Interceptor()
     broker.next(ApiKey.PRODUCE, refuse(87), refuse(87))
-    producer = producer_before(broker.cluster, linger_ms=0, interceptors=[ear])
+    producer = producer_before(broker.cluster, linger_ms=0, interceptors=[interceptor])
     with producer:
         for partition in (None, 1):
             with pytest.raises(BrokerError):
@@ -188,7 +190,7 @@ def test_as_in_java_interceptors_see_the_partition_that_was_named_or_chosen(
         producer.flush()
     chosen = MURMUR2.partition(b"k", 2)
     expected = [("sends", None), ("failed", chosen), ("sends", 1), ("failed", 1)]
-    assert [heard[:2] for heard in ear.heard] == expected
+    assert [call[:2] for call in interceptor.calls] == expected
 
 
 class Interrupting:
@@ -200,21 +202,20 @@ class Interrupting:
         raise AssertionError("it was not queued")
 
 
-def test_interceptors_are_told_of_a_send_that_a_signal_ends(broker: ScriptedBroker) -> None:
-    ear = Ear()
-    producer = producer_before(broker.cluster, interceptors=[ear], partitioner=Interrupting())
+def test_interceptors_see_the_error_of_an_interrupted_send(broker: ScriptedBroker) -> None:
+    interceptor = Interceptor()
+    options: dict[str, Any] = {"interceptors": [interceptor], "partitioner": Interrupting()}
+    producer = producer_before(broker.cluster, **options)
     with producer, interruptible(), pytest.raises(Interrupted):
         producer.send("t", b"v")
-    assert ear.heard == [("sends", None, type(None)), ("failed", None, Interrupted)]
+    assert interceptor.calls == [("sends", None, type(None)), ("failed", None, Interrupted)]
 
 
-def test_an_interceptor_sees_the_partition_of_a_record_without_memory(
-    broker: ScriptedBroker,
-) -> None:
-    ear = Ear()
+def test_an_interceptor_sees_the_partition_if_memory_runs_out(broker: ScriptedBroker) -> None:
+    interceptor = Interceptor()
     broker.next(ApiKey.PRODUCE, silence, silence, silence, silence)
     options: dict[str, Any] = {"buffer_memory": 20_000, "batch_size": 10_000, "max_block_ms": 50}
-    producer = producer_before(broker.cluster, linger_ms=0, interceptors=[ear], **options)
+    producer = producer_before(broker.cluster, linger_ms=0, interceptors=[interceptor], **options)
 
     def fill() -> None:
         for _ in range(10):
@@ -224,43 +225,43 @@ def test_an_interceptor_sees_the_partition_of_a_record_without_memory(
         fill()
     chosen = MURMUR2.partition(b"k", 2)
     assert caught.value.topic_partition == TopicPartition("t", chosen)
-    assert ear.heard[-1] == ("failed", chosen, BufferFullError)
+    assert interceptor.calls[-1] == ("failed", chosen, BufferFullError)
     producer.close(0)
 
 
 # The callback of one call -------------------------------------------------------------------------
 
-Told = list[tuple[RecordMetadata, Exception | None]]
+Calls = list[tuple[RecordMetadata, Exception | None]]
 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["python path", "compiled path"])
-def test_a_callback_is_called_once_with_what_became_of_its_record(
+def test_the_callback_of_send_is_called_once_with_metadata_or_error(
     broker: ScriptedBroker, producer: KafkaProducer, before: int
 ) -> None:
-    told: Told = []
+    calls: Calls = []
 
     def send(partition: int) -> Any:
-        outcome = lambda *given: told.append(given)  # noqa: E731
-        return producer.send("t", b"v", partition=partition, callback=outcome)
+        callback = lambda *arguments: calls.append(arguments)  # noqa: E731
+        return producer.send("t", b"v", partition=partition, callback=callback)
 
     for _ in range(before):
         producer.send("t", b"v", partition=1).get(LONG)
     stored = [send(1) for _ in range(2)]
     producer.flush(LONG)
-    assert told == [(future.get(), None) for future in stored]
-    assert [metadata.offset for metadata, _ in told] == [before, before + 1]
-    told.clear()
+    assert calls == [(future.get(), None) for future in stored]
+    assert [metadata.offset for metadata, _ in calls] == [before, before + 1]
+    calls.clear()
     broker.next(ApiKey.PRODUCE, refuse(87))
     refused = send(1)
     producer.flush(LONG)
-    ((metadata, error),) = told
+    ((metadata, error),) = calls
     assert isinstance(error, BrokerError)
     assert str(error) == str(refused.exception)
     assert (metadata.topic_partition, metadata.offset) == (("t", 1), -1)
-    told.clear()
+    calls.clear()
     with pytest.raises(PartitionError):
         send(9)
     producer.close(LONG)
     with pytest.raises(ProducerClosedError):
         send(1)
-    assert told == [], "what send raises is not reported a second time"
+    assert calls == [], "errors raised by send are not reported twice"

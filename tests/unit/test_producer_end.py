@@ -1,4 +1,4 @@
-"""Flushed, closed or dropped, a producer leaves no record without an outcome, nor anything else."""
+"""A flushed, closed or dropped producer completes every record and frees its resources."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ LONG = 20.0
 
 @pytest.fixture
 def producer(broker: ScriptedBroker) -> Iterator[KafkaProducer]:
-    """One that knows its topic, and lingers for longer than any test."""
+    """A producer with metadata of its topic, and a linger longer than any test."""
     made = producer_before(broker.cluster, linger_ms=60_000, delivery_timeout_ms=120_000)
     made.send("t", b"first").get(LONG)
     yield made
     made.close(0)
 
 
-def cut_off(broker: ScriptedBroker, producer: KafkaProducer) -> None:
-    """From now on nothing is answered."""
+def silence_broker(broker: ScriptedBroker, producer: KafkaProducer) -> None:
+    """Leave all further requests unanswered."""
     broker.next(ApiKey.PRODUCE, *[silence] * 100)
     assert producer.bootstrap_connected()
 
 
 # Flush --------------------------------------------------------------------------------------------
-def test_flush_counts_what_failed(broker: ScriptedBroker, producer: KafkaProducer) -> None:
+def test_flush_counts_failed_records(broker: ScriptedBroker, producer: KafkaProducer) -> None:
     broker.next(ApiKey.PRODUCE, refuse(87))
     future = producer.send("t", b"v")
     assert producer.flush(LONG) == DeliveryReport(1, 1, 0)
     assert future.failed()
 
 
-def test_flush_ends_in_time_with_the_records_still_queued(
+def test_flush_times_out_and_leaves_the_records_queued(
     broker: ScriptedBroker, producer: KafkaProducer
 ) -> None:
-    cut_off(broker, producer)
+    silence_broker(broker, producer)
     futures = [producer.send("t", b"v", partition=0) for _ in range(3)]
     started = time.monotonic()
     with pytest.raises(KprodTimeoutError, match=r"3 records pending after 0\.05 s"):
@@ -56,7 +56,7 @@ def test_flush_ends_in_time_with_the_records_still_queued(
     assert not any(future.is_done for future in futures)
 
 
-def test_flush_does_not_wait_for_what_comes_later(
+def test_flush_does_not_wait_for_records_sent_later(
     broker: ScriptedBroker, producer: KafkaProducer
 ) -> None:
     before = producer.send("t", b"v", partition=0)
@@ -67,9 +67,7 @@ def test_flush_does_not_wait_for_what_comes_later(
     assert before.is_done
 
 
-def test_flush_waits_for_callbacks_that_are_running_already(
-    broker: ScriptedBroker, producer: KafkaProducer
-) -> None:
+def test_flush_waits_for_running_callbacks(broker: ScriptedBroker, producer: KafkaProducer) -> None:
     running, go_on = threading.Event(), threading.Event()
     held: list[Heard] = []
 
@@ -87,7 +85,7 @@ def test_flush_waits_for_callbacks_that_are_running_already(
     broker.next(ApiKey.PRODUCE, hold, answer_both)
     future = producer.send("t", b"v", partition=0).add_both(block)
     with pytest.raises(KprodTimeoutError):
-        future.get(0)  # it is waited for, so it leaves
+        future.get(0)  # sends it without lingering
     while not held:
         time.sleep(0.001)
     with suppress(KprodTimeoutError):
@@ -103,18 +101,20 @@ def test_flush_waits_for_callbacks_that_are_running_already(
 
 
 # Close --------------------------------------------------------------------------------------------
-def test_closing_twice_changes_nothing(producer: KafkaProducer) -> None:
+def test_closing_twice_gives_the_same_report(producer: KafkaProducer) -> None:
     report = producer.close()
     assert producer.close() == report
     assert producer.close(0) == report
     assert producer.flush(0) == report
 
 
-def test_closing_at_once_ends_every_record(broker: ScriptedBroker, producer: KafkaProducer) -> None:
-    cut_off(broker, producer)
+def test_close_without_waiting_completes_all_records(
+    broker: ScriptedBroker, producer: KafkaProducer
+) -> None:
+    silence_broker(broker, producer)
     on_wire = producer.send("t", b"v", partition=0)
     with pytest.raises(KprodTimeoutError):
-        on_wire.get(0)  # it is waited for, so it leaves
+        on_wire.get(0)  # sends it without lingering
     while broker.count(ApiKey.PRODUCE) < 2:
         time.sleep(0.001)
     queued = [producer.send("t", b"v", partition=0) for _ in range(1000)]
@@ -130,8 +130,8 @@ def persisted(future: FutureRecordMetadata) -> Persisted:
     return caught.value.persisted
 
 
-def test_nothing_is_left_behind(producer: KafkaProducer) -> None:
-    """Callbacks have a thread from the start: later there might be no memory to start one."""
+def test_close_ends_threads_and_connections_and_frees_memory(producer: KafkaProducer) -> None:
+    """The callback thread exists from the start: later there might be no memory for it."""
     name = f"kprod-callbacks-{producer.config.client_id}"
     assert [each.daemon for each in threading.enumerate() if each.name == name] == [True]
     producer.send("t", b"v")
@@ -143,7 +143,7 @@ def test_nothing_is_left_behind(producer: KafkaProducer) -> None:
     assert not producer.bootstrap_connected()
 
 
-# Nobody there -------------------------------------------------------------------------------------
+# Dropped ------------------------------------------------------------------------------------------
 
 
 def lingering(broker: ScriptedBroker) -> KafkaProducer:
@@ -151,7 +151,7 @@ def lingering(broker: ScriptedBroker) -> KafkaProducer:
 
 
 def has_ended(future: FutureRecordMetadata) -> bool:
-    """Whether the record ends, and every thread of its producer, with nobody waiting for it."""
+    """Whether the record completes and the threads of its producer end without a caller."""
     for _ in range(2000):
         running = [t.name for t in threading.enumerate() if t.name.endswith("-dropped")]
         if future.is_done and not running:
@@ -160,7 +160,7 @@ def has_ended(future: FutureRecordMetadata) -> bool:
     return False
 
 
-def test_what_it_held_is_delivered(broker: ScriptedBroker) -> None:
+def test_records_of_a_dropped_producer_are_delivered(broker: ScriptedBroker) -> None:
     producer = lingering(broker)
     future = producer.send("t", b"v")
     with pytest.warns(ResourceWarning, match="client_id=dropped> was not closed"):
@@ -172,35 +172,33 @@ def test_what_it_held_is_delivered(broker: ScriptedBroker) -> None:
 @pytest.mark.filterwarnings(
     "error::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
-def test_it_ends_where_warnings_are_errors(broker: ScriptedBroker) -> None:
+def test_a_dropped_producer_ends_if_warnings_are_errors(broker: ScriptedBroker) -> None:
     producer = lingering(broker)
     future = producer.send("t", b"v")
     del producer
     assert has_ended(future)
 
 
-def test_one_in_a_cycle_that_the_garbage_collector_finds(broker: ScriptedBroker) -> None:
-    told: list[object] = []
+def test_a_dropped_producer_in_a_reference_cycle_ends(broker: ScriptedBroker) -> None:
+    outcomes: list[object] = []
     producer = lingering(broker)
     producer.itself = producer  # type: ignore[attr-defined]
-    future = producer.send("t", b"v").add_both(told.append)
+    future = producer.send("t", b"v").add_both(outcomes.append)
     del producer
     with pytest.warns(ResourceWarning):
         gc.collect()
     assert has_ended(future)
-    assert len(told) == 1
+    assert len(outcomes) == 1
 
 
-def test_one_that_only_a_callback_knows_is_not_dropped_before_it_ran(
-    broker: ScriptedBroker,
-) -> None:
+def test_a_producer_referenced_by_a_callback_lives_until_it_has_run(broker: ScriptedBroker) -> None:
     sent: list[FutureRecordMetadata] = []
     producer = lingering(broker)
     future = producer.send("t", b"v").add_both(
         lambda _, known=producer: sent.append(known.send("t", b"from the callback"))
     )
     with pytest.raises(KprodTimeoutError):
-        future.get(0)  # it leaves now
+        future.get(0)  # sends it without lingering
     del producer
     with pytest.warns(ResourceWarning):
         assert has_ended(future)
@@ -208,7 +206,9 @@ def test_one_that_only_a_callback_knows_is_not_dropped_before_it_ran(
     assert sent[0].succeeded()
 
 
-def test_one_that_a_callback_closed_goes_in_silence(broker: ScriptedBroker) -> None:
+def test_a_producer_closed_by_a_callback_is_dropped_without_a_warning(
+    broker: ScriptedBroker,
+) -> None:
     producer = lingering(broker)
     future = producer.send("t", b"v").add_both(lambda _, known=producer: known.close(0))
     producer.flush(LONG)

@@ -1,4 +1,4 @@
-"""A checkout tells which extensions are older than their source."""
+"""Importing a source checkout warns of extensions older than their source."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def imported(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def copied_to(folder: Path) -> None:
-    """The packages, as compiled as they are, and compiled last.
+def copy_packages(folder: Path) -> None:
+    """Copy the packages, with extensions newer than all sources.
 
-    An installed wheel has no sources, and its files are as old as their turn when it was unpacked.
+    An installed wheel has no sources, and its files get the time at which they were unpacked.
     """
     for package in ("kprod", "kprod_ext"):
         shutil.copytree(
@@ -39,15 +39,15 @@ def copied_to(folder: Path) -> None:
     (folder / "setup.py").touch()
 
 
-def test_a_checkout_tells_of_extensions_that_are_stale_or_missing(tmp_path: Path) -> None:
-    copied_to(tmp_path)
+def test_stale_extensions_are_warned_of_and_missing_ones_are_an_error(tmp_path: Path) -> None:
+    copy_packages(tmp_path)
     assert imported(tmp_path).stderr == ""
     source = "kprod_ext/futures.pxd"
     os.utime(tmp_path / source, (2**33, 2**33))
-    told = imported(tmp_path)
-    assert told.returncode == 0
-    for said in ("RuntimeWarning", source, "make build"):
-        assert said in told.stderr
+    stale = imported(tmp_path)
+    assert stale.returncode == 0
+    for text in ("RuntimeWarning", source, "make build"):
+        assert text in stale.stderr
 
     (tmp_path / "setup.py").unlink()
     assert imported(tmp_path).stderr == "", "it is an installed package"
@@ -56,5 +56,5 @@ def test_a_checkout_tells_of_extensions_that_are_stale_or_missing(tmp_path: Path
     for compiled in tmp_path.rglob("*.so"):
         compiled.rename(compiled.with_name(f"{compiled.name.partition('.')[0]}.cpython-30-x.so"))
     refused = imported(tmp_path).stderr
-    for said in (f"ImportError: {tmp_path} is the source", "start Python in another", "make build"):
-        assert said in refused
+    for text in (f"ImportError: {tmp_path} is the source", "start Python in another", "make build"):
+        assert text in refused

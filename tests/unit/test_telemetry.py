@@ -1,4 +1,4 @@
-"""What a producer tells of its metrics: when, after which refusals, and by what names."""
+"""Client metrics (KIP-714): when they are pushed, what follows errors, and their names."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def subscription(
     return Subscription(error, instance_id, 7, (), interval_ms, 1_000, True, metrics, 0)
 
 
-def unoffered(jitter: float = 1.5) -> Telemetry:
-    """One that no broker takes yet, and that sends nothing."""
+def unsupported(jitter: float = 1.5) -> Telemetry:
+    """Telemetry without a broker that supports it; it sends nothing."""
 
     def draw(lowest: float, highest: float) -> float:
         assert (lowest, highest) == (0.5, 1.5)
@@ -49,8 +49,8 @@ def unoffered(jitter: float = 1.5) -> Telemetry:
 
 
 def telemetry(jitter: float = 1.5) -> Telemetry:
-    """One that some broker takes, and whose jitter is what it is."""
-    made = unoffered(jitter)
+    """Telemetry with a broker that supports it, and a fixed jitter."""
+    made = unsupported(jitter)
     made.on_api_versions(BOTH)
     return made
 
@@ -72,10 +72,10 @@ OLD, NEW = (0, 0), (1, 2)
 @pytest.mark.parametrize(
     "ranges", [{}, {ASK: OLD}, {PUSH: OLD}, {ASK: NEW, PUSH: OLD}, {ASK: OLD, PUSH: NEW}]
 )
-def test_nothing_is_due_until_a_broker_takes_both_requests(
+def test_nothing_is_due_until_a_broker_supports_both_requests(
     ranges: dict[int, tuple[int, int]],
 ) -> None:
-    made = unoffered()
+    made = unsupported()
     made.on_api_versions(ApiVersions(ranges))
     assert due_in(made, 5) == FOREVER
     made.on_api_versions(BOTH)
@@ -84,7 +84,7 @@ def test_nothing_is_due_until_a_broker_takes_both_requests(
     assert due_in(made, 5) == 0
 
 
-def test_the_id_is_the_first_that_was_given() -> None:
+def test_the_client_instance_id_is_the_first_one_assigned() -> None:
     made = telemetry()
     assert made.instance_id == NO_ID
     assert not made.identified.is_open
@@ -92,13 +92,13 @@ def test_the_id_is_the_first_that_was_given() -> None:
     assert made.identified.is_open
     made.subscribed(subscription(instance_id=None), 1)
     assert made.instance_id == OWN_ID
-    never_told = telemetry()
-    never_told.subscribed(subscription(instance_id=None), 0)
-    assert never_told.over
+    without_id = telemetry()
+    without_id.subscribed(subscription(instance_id=None), 0)
+    assert without_id.over
 
 
 @pytest.mark.parametrize("jitter", [0.5, 1.5])
-def test_the_first_push_is_spread_and_the_others_keep_the_interval(jitter: float) -> None:
+def test_only_the_first_push_is_jittered(jitter: float) -> None:
     made = subscribed(10, jitter=jitter)
     assert due_in(made, 10) == 60 * jitter
     made.pushed(PushReply(0, 0), 200, last=False)
@@ -107,11 +107,11 @@ def test_the_first_push_is_spread_and_the_others_keep_the_interval(jitter: float
     wants_nothing = telemetry()
     wants_nothing.subscribed(subscription(metrics=()), 300)
     assert wants_nothing.subscription is None
-    assert due_in(wants_nothing, 300) == 60, "it is asked again after the interval"
+    assert due_in(wants_nothing, 300) == 60, "requested again after the interval"
 
 
 @pytest.mark.parametrize(("interval_ms", "seconds"), [(1, SHORTEST_INTERVAL), (0, 300), (-1, 300)])
-def test_an_interval_is_at_least_the_shortest_that_apache_kafka_allows(
+def test_the_interval_has_the_minimum_and_the_default_of_apache_kafka(
     interval_ms: int, seconds: float
 ) -> None:
     made = telemetry(0.5)
@@ -126,23 +126,23 @@ def test_an_interval_is_at_least_the_shortest_that_apache_kafka_allows(
     [
         ((117, 76), 0),  # the subscription has changed
         ((118, 89, -1, 15, 31), 60),
-        ((35, 42, 87), FOREVER),  # asking again cannot change it
+        ((35, 42, 87), FOREVER),  # not retriable
     ],
 )
-def test_after_a_refusal_the_subscription_is_asked_for(codes: tuple[int, ...], due: float) -> None:
+def test_after_an_error_the_subscription_is_renewed(codes: tuple[int, ...], due: float) -> None:
     for code in codes:
         made = subscribed()
         made.pushed(PushReply(code, 0), 100, last=False)
         assert made.subscription is None
         assert due_in(made, 100) == due
         other = telemetry() if due == FOREVER else made
-        other.subscribed(subscription(code), 100)  # to a question it is no reason to hurry
+        other.subscribed(subscription(code), 100)  # of the subscription: no immediate retry
         assert due_in(other, 100) == max(due, 60)
         assert other.over is (due == FOREVER)
-        assert other.identified.is_open  # nobody waits for what will not come
+        assert other.identified.is_open  # waiting for an id has ended
 
 
-def test_a_lost_question_is_asked_again_and_a_lost_push_waits_for_the_next() -> None:
+def test_a_lost_subscription_request_is_repeated_but_not_a_lost_push() -> None:
     made = telemetry()
     made.failed(LOST, 100, sent=True)
     assert due_in(made, 100) == 30
@@ -152,7 +152,7 @@ def test_a_lost_question_is_asked_again_and_a_lost_push_waits_for_the_next() -> 
     assert due_in(made, 100) == 60
 
 
-def test_at_the_end_a_push_is_followed_by_the_last_and_nobody_is_asked_again() -> None:
+def test_on_close_a_last_push_is_sent_without_another_subscription() -> None:
     for code in (0, 117, 118, 42):
         made = subscribed()
         made.leave(11)
@@ -176,7 +176,7 @@ GROUPS = {
     "producer-topic-metrics.a.b-c": {"record-send-total": 3.0, "compression-rate": 0.5},
     "producer-node-metrics.node-1": {"request-latency-avg": 1.5},
     "producer-metrics": {"connection-creation-rate": 0.25, "connection-creation-total": 2.0},
-    "another-group": {"of-which-nothing-is-known": 1.0},
+    "another-group": {"unknown-metric": 1.0},
 }
 
 
@@ -184,7 +184,7 @@ def wanted(*metrics: str, delta: bool = False, max_bytes: int = LARGE) -> Subscr
     return Subscription(0, NO_ID, 7, (), 60_000, max_bytes, delta, metrics, 0)
 
 
-def told(
+def exported(
     groups: dict[str, dict[str, float]],
     asked: Subscription,
     payload: TelemetryPayload | None = None,
@@ -192,7 +192,7 @@ def told(
     return read_metrics((payload or TelemetryPayload(BEGIN, {})).write(groups, asked, NOW))
 
 
-def test_names_units_and_attributes_are_those_of_kafka() -> None:
+def test_metrics_have_the_names_units_and_attributes_of_kafka() -> None:
     topic = {"topic": "a.b-c"}
     rows: list[tuple[str, str, str, float, dict[str, str]]] = [
         ("connection.creation.rate", "connections/s", "gauge", 0.25, {}),
@@ -201,7 +201,7 @@ def test_names_units_and_attributes_are_those_of_kafka() -> None:
         ("topic.record.send.total", "records", "cumulative", 3.0, topic),
         ("topic.compression.rate", "ratio", "gauge", 0.5, topic),
     ]
-    assert told(GROUPS, wanted("*")) == [
+    assert exported(GROUPS, wanted("*")) == [
         ToldMetric(DOMAIN + name, unit, kind, value, BEGIN * (kind != "gauge"), NOW, attributes)
         for name, unit, kind, value, attributes in rows
     ]
@@ -215,10 +215,10 @@ STANDARD = {
 }
 
 
-def test_every_metric_that_the_kip_asks_of_a_producer_is_told() -> None:
+def test_the_producer_metrics_required_by_kip_714_are_exported() -> None:
     metrics = ProducerMetrics()
     metrics.node(1)
-    names = {one.name for one in told(metrics.groups(0.0), wanted("*"))}
+    names = {one.name for one in exported(metrics.groups(0.0), wanted("*"))}
     assert {DOMAIN + name for name in STANDARD} <= names
 
 
@@ -232,41 +232,41 @@ def test_every_metric_that_the_kip_asks_of_a_producer_is_told() -> None:
         ((f"{DOMAIN}node.", f"{DOMAIN}topic.record"), 2),
     ],
 )
-def test_what_was_subscribed_to_is_told(prefixes: tuple[str, ...], count: int) -> None:
-    assert len(told(GROUPS, wanted(*prefixes))) == count
+def test_only_subscribed_metrics_are_exported(prefixes: tuple[str, ...], count: int) -> None:
+    assert len(exported(GROUPS, wanted(*prefixes))) == count
 
 
-def sums(payload: TelemetryPayload, value: float, now: int) -> ToldMetric:
+def delta(payload: TelemetryPayload, value: float, now: int) -> ToldMetric:
     groups = {"producer-metrics": {"record-send-total": value}}
     (one,) = read_metrics(payload.write(groups, wanted("*", delta=True), now))
     return one
 
 
-def test_differences_count_from_what_a_broker_has_taken() -> None:
+def test_deltas_start_at_the_last_acknowledged_push() -> None:
     payload = TelemetryPayload(BEGIN, {})
-    first = sums(payload, 5, NOW)
+    first = delta(payload, 5, NOW)
     assert (first.kind, first.value, first.since, first.at) == ("delta", 5, BEGIN, NOW)
-    again = sums(payload, 7, LATER)  # the first was not taken
+    again = delta(payload, 7, LATER)  # the first push was not acknowledged
     assert (again.value, again.since) == (7, BEGIN)
     payload.taken()
-    third = sums(payload, 10, LATER + 1)
+    third = delta(payload, 10, LATER + 1)
     assert (third.value, third.since) == (3, LATER)
     payload.taken()
-    assert sums(payload, 2, LATER + 2).value == 2, "a topic that was forgotten counts from nothing"
+    assert delta(payload, 2, LATER + 2).value == 2, "the counter was reset"
 
 
-def test_a_topic_that_was_away_at_a_push_counts_from_nothing() -> None:
+def test_the_delta_of_a_topic_missing_in_the_last_push_starts_at_zero() -> None:
     payload = TelemetryPayload(BEGIN, {})
     asked = wanted("*", delta=True)
     topic = {"producer-topic-metrics.a": {"record-send-total": 5.0}}
-    told(topic, asked, payload)
+    exported(topic, asked, payload)
     payload.taken()
-    told({}, asked, payload)
+    exported({}, asked, payload)
     topic["producer-topic-metrics.a"]["record-send-total"] = 9.0
-    assert [one.value for one in told(topic, asked, payload)] == [9.0]
+    assert [one.value for one in exported(topic, asked, payload)] == [9.0]
 
 
-def test_what_does_not_fit_is_left_out_beginning_with_topics() -> None:
+def test_metrics_beyond_the_size_limit_are_omitted_topics_first() -> None:
     whole = TelemetryPayload(BEGIN, {}).write(GROUPS, wanted("*"), NOW)
     counts = []
     for limit in range(len(whole) + 300):
