@@ -1,4 +1,4 @@
-"""The future of a record that a loop has sent, and how many one turn of the loop lets pass."""
+"""Awaitable futures of sent records, and how many sends one iteration of the loop admits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Batch:
         self.records: list[Any] = [SentRecord(notifier, native) for native in natives]
 
     def end(self) -> None:
-        """It is stored; another thread tells."""
+        """Complete all records, in another thread."""
         thread = threading.Thread(target=self.delivery.succeed, args=(100, -1))
         thread.start()
         thread.join(LONG)
@@ -40,7 +40,7 @@ def renews(request: pytest.FixtureRequest) -> bool:
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """The coroutine as a test: it is run to its end."""
+    """Run an async test with ``asyncio.run``."""
 
     @wraps(test)
     def run(**fixtures: Any) -> None:
@@ -54,7 +54,7 @@ async def soon(wait: Awaitable[Any]) -> Any:
 
 
 @in_a_loop
-async def test_asyncio_takes_it_for_a_future_and_makes_no_task(renews: bool) -> None:
+async def test_asyncio_accepts_it_as_a_future_without_making_a_task(renews: bool) -> None:
     batch = Batch(300, renews=renews)
     one = batch.records[0]
     assert asyncio.isfuture(one)
@@ -66,12 +66,12 @@ async def test_asyncio_takes_it_for_a_future_and_makes_no_task(renews: bool) -> 
     assert len(asyncio.all_tasks()) == 1
     asyncio.get_running_loop().call_soon(batch.end)
     stored = await soon(together)
-    assert [told.offset for told in stored] == list(range(100, 400))
+    assert [metadata.offset for metadata in stored] == list(range(100, 400))
     assert stored == await soon(asyncio.gather(*batch.records))
 
 
 @in_a_loop
-async def test_before_and_after_its_outcome_it_tells_what_asyncios_futures_do(renews: bool) -> None:
+async def test_it_behaves_like_an_asyncio_future_before_and_after_delivery(renews: bool) -> None:
     batch = Batch(1, renews=renews)
     record = batch.records[0]
     assert not record.done()
@@ -92,7 +92,7 @@ async def test_before_and_after_its_outcome_it_tells_what_asyncios_futures_do(re
 
 
 @in_a_loop
-async def test_many_waits_that_were_given_up_can_begin_anew_together() -> None:
+async def test_many_records_can_be_awaited_again_after_a_timeout() -> None:
     batch = Batch(30_000)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.gather(*batch.records), 0.001)
@@ -102,22 +102,22 @@ async def test_many_waits_that_were_given_up_can_begin_anew_together() -> None:
 
 
 @in_a_loop
-async def test_a_wait_that_was_given_up_finds_the_outcome_that_came_since() -> None:
+async def test_after_a_cancelled_wait_the_outcome_is_still_available() -> None:
     batch = Batch(2)
     for exceptions in (False, True):
-        given_up = asyncio.gather(*batch.records, return_exceptions=exceptions)
-        given_up.cancel()
+        cancelled = asyncio.gather(*batch.records, return_exceptions=exceptions)
+        cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await given_up
+            await cancelled
         assert all(record.cancelled() for record in batch.records)
     batch.end()
     assert not any(record.cancelled() for record in batch.records)
     stored = await soon(asyncio.gather(*batch.records))
-    assert [told.offset for told in stored] == [100, 101]
+    assert [metadata.offset for metadata in stored] == [100, 101]
 
 
 @in_a_loop
-async def test_a_task_that_is_cancelled_ends_no_other_wait() -> None:
+async def test_cancelling_a_task_does_not_cancel_other_waits() -> None:
     batch = Batch(1)
 
     async def outcome() -> Any:
@@ -133,7 +133,7 @@ async def test_a_task_that_is_cancelled_ends_no_other_wait() -> None:
 
 
 @in_a_loop
-async def test_in_the_drop_in_a_cancelled_future_stays_cancelled() -> None:
+async def test_a_cancelled_future_of_the_aiokafka_api_stays_cancelled() -> None:
     batch = Batch(2, renews=False)
     record = batch.records[0]
     called: list[Any] = []
@@ -144,63 +144,63 @@ async def test_in_the_drop_in_a_cancelled_future_stays_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError, match="why"):
         await record
     assert record.cancelled()
-    await asyncio.sleep(0)  # the turn in which callbacks are called
+    await asyncio.sleep(0)  # the iteration that calls the callbacks
     assert called == [record]
     assert (await soon(batch.records[1])).offset == 101
 
 
-def test_callbacks_run_in_the_loop_in_their_contexts_and_may_fail(renews: bool) -> None:
+def test_callbacks_run_in_the_loop_in_their_contexts_even_if_one_fails(renews: bool) -> None:
     name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
 
     async def main() -> None:
         batch = Batch(2, renews=renews)
         record, other = batch.records
-        loop, seen, problems = asyncio.get_running_loop(), list[Any](), list[Any]()
-        loop.set_exception_handler(lambda _, told: problems.append(told["exception"]))
+        loop, calls, errors = asyncio.get_running_loop(), list[Any](), list[Any]()
+        loop.set_exception_handler(lambda _, context: errors.append(context["exception"]))
 
-        def note(of: Any) -> None:
-            seen.append((of, name.get(), asyncio.get_running_loop()))
+        def record_call(of: Any) -> None:
+            calls.append((of, name.get(), asyncio.get_running_loop()))
 
         def fail(_: Any) -> None:
             raise LookupError
 
         name.set("first")
         record.add_done_callback(fail)
-        record.add_done_callback(note)
+        record.add_done_callback(record_call)
         name.set("second")
-        record.add_done_callback(note)
-        other.add_done_callback(note)
+        record.add_done_callback(record_call)
+        other.add_done_callback(record_call)
         other.add_done_callback(fail)
         assert other.remove_done_callback(fail) == 1
         assert other.remove_done_callback(fail) == 0
-        record.add_done_callback(seen.append)
-        assert record.remove_done_callback(seen.append) == 1
+        record.add_done_callback(calls.append)
+        assert record.remove_done_callback(calls.append) == 1
         last = loop.create_future()
         other.add_done_callback(last.set_result)
         batch.end()
         await soon(last)
-        assert seen == [(record, "first", loop), (record, "second", loop), (other, "second", loop)]
-        assert [type(problem) for problem in problems] == [LookupError]
+        assert calls == [(record, "first", loop), (record, "second", loop), (other, "second", loop)]
+        assert [type(error) for error in errors] == [LookupError]
         late = loop.create_future()
         record.add_done_callback(late.set_result)
-        assert not late.done()  # soon, not at once
+        assert not late.done()  # in a later iteration
         assert await soon(late) is record
 
     asyncio.run(main())
 
 
-def test_a_callback_that_ends_the_loop_keeps_the_outcome_from_no_other(renews: bool) -> None:
-    """The loop is run once more: asyncio.run ends the tasks that are left."""
+def test_other_callbacks_still_run_after_one_that_stops_the_loop(renews: bool) -> None:
+    """As ``asyncio.run`` does, the loop is run again to end the remaining tasks."""
     called: list[Any] = []
     batches: list[Batch] = []
 
-    def leave(_: Any) -> None:
+    def stop(_: Any) -> None:
         raise SystemExit
 
     async def main() -> None:
         batch = Batch(1, renews=renews)
         batches.append(batch)
-        for callback in (leave, called.append, leave, called.append):
+        for callback in (stop, called.append, stop, called.append):
             batch.records[0].add_done_callback(callback)
         batch.end()
         await asyncio.sleep(LONG)
@@ -218,26 +218,26 @@ def test_a_callback_that_ends_the_loop_keeps_the_outcome_from_no_other(renews: b
 
 
 @in_a_loop
-async def test_other_threads_and_loops_may_wait_too() -> None:
+async def test_other_threads_and_loops_can_wait_for_a_record() -> None:
     batch = Batch(1)
-    record, told = batch.records[0], list[Any]()
+    record, results = batch.records[0], list[Any]()
 
     async def outcome() -> Any:
         return await record
 
     threads = [
-        threading.Thread(target=lambda: told.append(record.get(LONG))),
-        threading.Thread(target=lambda: told.append(asyncio.run(outcome()))),
+        threading.Thread(target=lambda: results.append(record.get(LONG))),
+        threading.Thread(target=lambda: results.append(asyncio.run(outcome()))),
     ]
     for thread in threads:
         thread.start()
     batch.end()
     for thread in threads:
         await asyncio.to_thread(thread.join, LONG)
-    assert [stored.offset for stored in told] == [100, 100]
+    assert [stored.offset for stored in results] == [100, 100]
 
 
-def test_nobody_is_told_in_a_loop_that_was_closed(renews: bool) -> None:
+def test_callbacks_of_a_closed_loop_are_not_called(renews: bool) -> None:
     made: list[Batch] = []
 
     async def main() -> None:
@@ -250,76 +250,74 @@ def test_nobody_is_told_in_a_loop_that_was_closed(renews: bool) -> None:
 
 
 @in_a_loop
-async def test_no_callback_is_lost_between_asking_and_settling(renews: bool) -> None:
+async def test_no_callback_is_lost_if_delivery_races_with_awaiting(renews: bool) -> None:
     for _ in range(200):
         batch = Batch(3, renews=renews)
         start = threading.Barrier(2)
 
-        def settle(start: threading.Barrier = start, batch: Batch = batch) -> None:
+        def complete(start: threading.Barrier = start, batch: Batch = batch) -> None:
             start.wait(LONG)
             batch.delivery.succeed(0, -1)
 
-        settler = threading.Thread(target=settle)
-        settler.start()
+        completer = threading.Thread(target=complete)
+        completer.start()
         start.wait(LONG)
-        told = await soon(asyncio.gather(*batch.records))
-        assert [stored.offset for stored in told] == [0, 1, 2]
-        settler.join(LONG)
+        results = await soon(asyncio.gather(*batch.records))
+        assert [stored.offset for stored in results] == [0, 1, 2]
+        completer.join(LONG)
 
 
 @in_a_loop
-async def test_other_tasks_get_their_turns_while_records_that_are_done_are_awaited(
-    renews: bool,
-) -> None:
-    """None of these awaits has anything to wait for; together they take many milliseconds."""
+async def test_awaiting_completed_records_does_not_starve_other_tasks(renews: bool) -> None:
+    """These awaits complete at once; together they take many milliseconds."""
     batch = Batch(1, renews=renews)
     batch.end()
-    turns = 0
+    iterations = 0
 
     async def other() -> None:
-        nonlocal turns
+        nonlocal iterations
         while True:
-            turns += 1
+            iterations += 1
             await asyncio.sleep(0)
 
     running = asyncio.create_task(other())
     for _ in range(200_000):
         await batch.records[0]
     running.cancel()
-    assert turns > 1
+    assert iterations > 1
 
 
-async def ended_by(ask: Callable[[LoopTurns], Awaitable[None]], tasks: int) -> list[int]:
-    """How many of so many tasks a turn of the loop lets pass, by turn; one of them is cancelled."""
-    turns, passed, by_turn = LoopTurns(), 0, list[int]()
+async def admitted(ask: Callable[[LoopTurns], Awaitable[None]], tasks: int) -> list[int]:
+    """The number of tasks admitted in each iteration of the loop; one of them is cancelled."""
+    turns, done, by_iteration = LoopTurns(), 0, list[int]()
 
-    async def pass_by() -> None:
-        nonlocal passed
+    async def run() -> None:
+        nonlocal done
         await ask(turns)
-        passed += 1
+        done += 1
 
-    made = [asyncio.create_task(pass_by()) for _ in range(tasks)]
+    made = [asyncio.create_task(run()) for _ in range(tasks)]
     cancelled = made.pop(len(made) // 2)
-    while passed < len(made):
-        before = passed
+    while done < len(made):
+        before = done
         await asyncio.sleep(0)
         cancelled.cancel()
-        by_turn.append(passed - before)
-    return by_turn
+        by_iteration.append(done - before)
+    return by_iteration
 
 
-def test_however_many_ask_at_once_a_turn_has_an_end() -> None:
+def test_the_number_of_sends_per_iteration_is_limited() -> None:
     async def ask(turns: LoopTurns) -> None:
         if not turns.admit():
             await turns.wait()
 
-    by_turn = asyncio.run(ended_by(ask, 3 * MOST))
-    assert max(by_turn) <= MOST
-    assert max(by_turn[2:]) <= TURN  # those who were told to wait
-    assert sum(by_turn) in {3 * MOST - 1, 3 * MOST}
+    by_iteration = asyncio.run(admitted(ask, 3 * MOST))
+    assert max(by_iteration) <= MOST
+    assert max(by_iteration[2:]) <= TURN  # the tasks that had to wait
+    assert sum(by_iteration) in {3 * MOST - 1, 3 * MOST}
 
 
-def test_records_that_take_long_end_a_turn_soon() -> None:
+def test_slow_sends_lower_the_limit_per_iteration() -> None:
     async def ask(turns: LoopTurns) -> None:
         if turns.admit():
             until = SystemClock.monotonic() + LONGEST_QUEUEING
@@ -328,12 +326,12 @@ def test_records_that_take_long_end_a_turn_soon() -> None:
         else:
             await turns.wait()
 
-    assert max(asyncio.run(ended_by(ask, 300))) <= TURN
+    assert max(asyncio.run(admitted(ask, 300))) <= TURN
 
 
-def test_a_batch_of_many_records_wakes_those_who_wait_a_slice_at_a_time() -> None:
+def test_a_large_batch_wakes_waiting_tasks_in_slices() -> None:
     async def main() -> list[int]:
-        loop, woken, by_turn = asyncio.get_running_loop(), 0, []
+        loop, woken, by_iteration = asyncio.get_running_loop(), 0, []
         batch = WaitingTasks(loop)
 
         async def wait() -> None:
@@ -347,13 +345,13 @@ def test_a_batch_of_many_records_wakes_those_who_wait_a_slice_at_a_time() -> Non
         while woken < len(tasks):
             before = woken
             await asyncio.sleep(0)
-            by_turn.append(woken - before)
+            by_iteration.append(woken - before)
         await asyncio.gather(*tasks)
-        return by_turn
+        return by_iteration
 
-    by_turn = asyncio.run(main())
-    assert max(by_turn) == SLICE
-    assert sum(by_turn) == 3 * SLICE
+    by_iteration = asyncio.run(main())
+    assert max(by_iteration) == SLICE
+    assert sum(by_iteration) == 3 * SLICE
 
 
 class _Waited:

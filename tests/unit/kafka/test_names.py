@@ -1,4 +1,4 @@
-"""Errors, options, calls and futures under kafka-python's names, with its package and without."""
+"""The kafka-python API: errors, options, calls and futures, with that package and without."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ from kprod_ext.futures import FutureRecordMetadata
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
     import kafka
-    from kafka import errors as theirs
+    from kafka import errors as original_errors
     from kafka.partitioner import DefaultPartitioner, Partitioner
-    from kafka.producer.future import FutureRecordMetadata as TheirFuture
-    from kafka.producer.future import RecordMetadata as TheirMetadata
+    from kafka.producer.future import FutureRecordMetadata as OriginalFuture
+    from kafka.producer.future import RecordMetadata as OriginalMetadata
 
 
-THEIR_CLASSES = {
+ORIGINAL_ERRORS = {
     name: found
-    for name, found in vars(theirs).items()
-    if isinstance(found, type) and issubclass(found, theirs.KafkaError)
+    for name, found in vars(original_errors).items()
+    if isinstance(found, type) and issubclass(found, original_errors.KafkaError)
 }
 
 
-def test_every_class_of_theirs_has_one_here_with_the_same_relations() -> None:
-    for name, original in THEIR_CLASSES.items():
+def test_every_error_class_has_a_subclass_with_the_same_hierarchy() -> None:
+    for name, original in ORIGINAL_ERRORS.items():
         ours = getattr(errors, name)
         assert issubclass(ours, original)
         assert issubclass(ours, native.KafkaError)
         for attribute in ("errno", "message", "retriable", "invalid_metadata"):
             assert getattr(ours, attribute, None) == getattr(original, attribute, None)
-        above = [other for other in THEIR_CLASSES if issubclass(original, THEIR_CLASSES[other])]
+        above = [other for other in ORIGINAL_ERRORS if issubclass(original, ORIGINAL_ERRORS[other])]
         assert all(issubclass(ours, getattr(errors, other)) for other in above)
 
 
-def test_every_code_has_its_class() -> None:
+def test_every_error_code_has_a_class() -> None:
     assert errors.for_code(3) is errors.UnknownTopicOrPartitionError
-    assert set(theirs.kafka_errors) - {None} <= set(errors.kafka_errors)
+    assert set(original_errors.kafka_errors) - {None} <= set(errors.kafka_errors)
     unknown = errors.for_code(999)
-    assert (unknown.errno, issubclass(unknown, theirs.UnknownError)) == (999, True)
+    assert (unknown.errno, issubclass(unknown, original_errors.UnknownError)) == (999, True)
 
 
-def test_errors_read_as_theirs_do() -> None:
+def test_errors_have_the_text_and_equality_of_kafka_python() -> None:
     for kind in ("KafkaTimeoutError", "UnknownTopicOrPartitionError", "KafkaError"):
         for args in ((), ("why",)):
-            assert str(getattr(errors, kind)(*args)) == str(getattr(theirs, kind)(*args))
+            assert str(getattr(errors, kind)(*args)) == str(getattr(original_errors, kind)(*args))
     assert errors.KafkaTimeoutError("a") == errors.KafkaTimeoutError("a")
     assert errors.KafkaTimeoutError("a") != errors.KafkaError("a")
     assert len({errors.KafkaError("a"), errors.KafkaError("a")}) == 1
@@ -86,20 +86,20 @@ def test_errors_read_as_theirs_do() -> None:
         (errors.KafkaError("x"), errors.KafkaError),
     ],
 )
-def test_errors_of_kprod_become_theirs(error: native.KprodError, expected: type[Exception]) -> None:
+def test_native_errors_are_translated(error: native.KprodError, expected: type[Exception]) -> None:
     error.persisted = Persisted.MAYBE
-    told = translated(error)
-    assert type(told) is expected
-    assert told is error or told.__cause__ is error
-    assert getattr(told, "persisted", None) is Persisted.MAYBE
-    again = pickle.loads(pickle.dumps(told))
-    assert (type(again), again.args) == (type(told), told.args)
+    result = translated(error)
+    assert type(result) is expected
+    assert result is error or result.__cause__ is error
+    assert getattr(result, "persisted", None) is Persisted.MAYBE
+    again = pickle.loads(pickle.dumps(result))
+    assert (type(again), again.args) == (type(result), result.args)
 
 
-def test_codes_that_are_not_known_and_errors_of_arguments_are_what_they_were() -> None:
-    told: Any = translated(native.BrokerError(999, "odd"))
-    assert (told.errno, told.message) == (999, "UNKNOWN_ERROR_999")
-    assert pickle.loads(pickle.dumps(told)).errno == 999
+def test_unknown_codes_keep_their_number_and_argument_errors_stay() -> None:
+    result: Any = translated(native.BrokerError(999, "odd"))
+    assert (result.errno, result.message) == (999, "UNKNOWN_ERROR_999")
+    assert pickle.loads(pickle.dumps(result)).errno == 999
     for error in (native.RecordTypeError("x"), native.PartitionError("x")):
         assert translated(error) is error
 
@@ -117,8 +117,8 @@ print(errors.KafkaError.__bases__)
 
 
 @pytest.mark.parametrize("fake", ["None", "types.ModuleType('kafka')"])
-def test_without_kafka_python_they_stand_alone(fake: str) -> None:
-    """Also where something else is called ``kafka``: a folder of the application's, perhaps."""
+def test_errors_do_not_need_kafka_python(fake: str) -> None:
+    """Nor does an unrelated module named ``kafka`` matter."""
     ran = subprocess.run(
         [sys.executable, "-c", ALONE.format(fake=fake)], capture_output=True, text=True, check=True
     )
@@ -128,7 +128,7 @@ def test_without_kafka_python_they_stand_alone(fake: str) -> None:
     ]
 
 
-THEIRS = kafka.KafkaProducer.DEFAULT_CONFIG
+ORIGINAL_DEFAULTS = kafka.KafkaProducer.DEFAULT_CONFIG
 OBJECTS = {"partitioner", "selector", "kafka_client"}
 
 
@@ -136,19 +136,19 @@ def configured(**options: Any) -> ProducerConfig:
     return ProducerConfig.from_options(native_options(by_their_names(options)))
 
 
-def test_the_defaults_are_theirs() -> None:
-    assert DEFAULT_CONFIG.keys() == THEIRS.keys()
+def test_the_defaults_are_those_of_kafka_python() -> None:
+    assert DEFAULT_CONFIG.keys() == ORIGINAL_DEFAULTS.keys()
     same = DEFAULT_CONFIG.keys() - OBJECTS
-    assert {k: DEFAULT_CONFIG[k] for k in same} == {k: THEIRS[k] for k in same}
+    assert {k: DEFAULT_CONFIG[k] for k in same} == {k: ORIGINAL_DEFAULTS[k] for k in same}
 
 
-@pytest.mark.parametrize("name", sorted(THEIRS))
-def test_each_default_is_taken_without_a_word(name: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("name", sorted(ORIGINAL_DEFAULTS))
+def test_each_default_gives_no_warning(name: str, caplog: pytest.LogCaptureFixture) -> None:
     if name not in OBJECTS:
         with caplog.at_level(logging.WARNING):
             configured(**{name: DEFAULT_CONFIG[name]})
         assert not caplog.records
-    ProducerConfig.from_options({name: THEIRS[name]})
+    ProducerConfig.from_options({name: ORIGINAL_DEFAULTS[name]})
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_each_default_is_taken_without_a_word(name: str, caplog: pytest.LogCaptu
         ({"sasl_plain_password": "x"}, "security_protocol", "PLAINTEXT"),
     ],
 )
-def test_what_they_take_leniently_is_taken(
+def test_lenient_values_of_kafka_python_are_accepted(
     given: dict[str, Any], name: str, expected: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     idempotence_is_dropped = given == {"enable_idempotence": None}
@@ -183,8 +183,8 @@ def test_what_they_take_leniently_is_taken(
     assert not caplog.records or idempotence_is_dropped
 
 
-def test_what_cannot_be_is_refused_in_words() -> None:
-    """An option that nobody knows, and a call that would end before its request."""
+def test_invalid_options_are_refused() -> None:
+    """Unknown and duplicate options, and a timeout shorter than a request."""
     with pytest.raises(ConfigError, match="did you mean 'linger_ms'"):
         configured(lingr_ms=3)
     with pytest.raises(ConfigError, match="linger_ms is set twice"):
@@ -195,8 +195,8 @@ def test_what_cannot_be_is_refused_in_words() -> None:
     assert both.reconnect_backoff_max_ms == 500
 
 
-def test_what_config_shows_has_no_password_in_it() -> None:
-    secret = "-----BEGIN https://user:hunter2@host/"  # in whichever way an option may have one
+def test_the_repr_of_config_shows_no_password() -> None:
+    secret = "-----BEGIN https://user:hunter2@host/"  # every form of a password
     options = {name: secret for name, option in OPTIONS.items() if option.secret}
     config = Config(concealed({**options, "client_id": "me"}), **dict.fromkeys(PROVIDERS, secret))
     shown = f"{config!r} {config}"
@@ -204,18 +204,18 @@ def test_what_config_shows_has_no_password_in_it() -> None:
     assert "'client_id': 'me'" in shown
 
 
-def test_callbacks_are_called_in_order_and_later_ones_at_once() -> None:
-    heard: list[object] = []
+def test_callbacks_run_in_order_and_at_once_if_already_done() -> None:
+    calls: list[object] = []
     future = Future()
-    future.add_callback(heard.append).add_callback(lambda extra, v: heard.append((extra, v)), 1)
-    future.add_errback(heard.append)
+    future.add_callback(calls.append).add_callback(lambda extra, v: calls.append((extra, v)), 1)
+    future.add_errback(calls.append)
     future.success(7)
-    future.add_both(heard.append)
-    assert heard == [7, (1, 7), 7]
+    future.add_both(calls.append)
+    assert calls == [7, (1, 7), 7]
     assert (future.succeeded(), future.failed(), future.retriable()) == (True, False, False)
 
 
-def test_an_error_reaches_errbacks_and_the_chain() -> None:
+def test_an_error_is_passed_to_chained_futures() -> None:
     first, second = Future(), Future()
     first.chain(second)
     first.failure(KafkaTimeoutError)
@@ -226,7 +226,7 @@ def test_an_error_reaches_errbacks_and_the_chain() -> None:
         Future().failure("text")  # type: ignore[arg-type]
 
 
-def test_what_a_callback_raises_is_logged_and_raised_where_that_is_asked_for(
+def test_errors_of_callbacks_are_logged_and_raised_if_requested(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Strict(Future):
@@ -249,7 +249,7 @@ def _outcome(future: Future) -> Generator[Future, None, object]:
     return wait().__await__()
 
 
-def test_a_coroutine_gets_the_outcome_at_once_or_hands_the_future_to_its_loop() -> None:
+def test_awaiting_returns_the_outcome_or_yields_the_future() -> None:
     with pytest.raises(StopIteration) as stored:
         next(_outcome(Future().success(7)))
     assert stored.value.value == 7
@@ -264,33 +264,33 @@ def test_a_coroutine_gets_the_outcome_at_once_or_hands_the_future_to_its_loop() 
     assert resumed.value.value == 8
 
 
-ONLY_THEIRS = {"success", "failure", "rebind", "args", "error_on_callbacks"}
-"""Of their futures: the hands of their sender, and of their tests."""
+NOT_PROVIDED = {"success", "failure", "rebind", "args", "error_on_callbacks"}
+"""Members of kafka-python's futures for its own sender and tests."""
 
 
 def public(kind: type) -> set[str]:
     return {name for name in dir(kind) if not name.startswith("_")}
 
 
-def test_futures_metadata_and_producers_have_the_names_of_theirs() -> None:
-    assert public(TheirFuture) - public(FutureRecordMetadata) == ONLY_THEIRS
-    assert RecordMetadata._fields == TheirMetadata._fields
+def test_futures_metadata_and_producers_have_all_public_names() -> None:
+    assert public(OriginalFuture) - public(FutureRecordMetadata) == NOT_PROVIDED
+    assert RecordMetadata._fields == OriginalMetadata._fields
     missing = public(kafka.KafkaProducer) - public(KafkaProducer)
     assert missing == {"DEFAULT_CONFIG", "DEPRECATED_CONFIGS", "max_usable_produce_magic"}
 
 
 @pytest.mark.parametrize("name", ["send", "flush", "partitions_for", "bootstrap_connected"])
-def test_calls_have_the_arguments_of_theirs(name: str) -> None:
-    theirs, ours = (
+def test_methods_have_the_arguments_of_kafka_python(name: str) -> None:
+    original, ours = (
         [(found.name, found.default, found.kind) for found in parameters(kind, name)]
         for kind in (kafka.KafkaProducer, KafkaProducer)
     )
-    assert ours[: len(theirs)] == theirs
-    assert all(default is None for _, default, _ in ours[len(theirs) :])  # those are kprod's own
+    assert ours[: len(original)] == original
+    assert all(default is None for _, default, _ in ours[len(original) :])  # kprod's additions
 
 
 def parameters(kind: type, name: str) -> list[inspect.Parameter]:
-    """Those that a caller passes: all but ``self``, which a compiled method has no name for."""
+    """All but ``self``, which has no name in a compiled method."""
     return list(inspect.signature(getattr(kind, name)).parameters.values())[1:]
 
 
@@ -301,7 +301,7 @@ class Own(Partitioner):  # type: ignore[misc]
         return 0
 
 
-def test_their_default_partitioner_is_ours_and_another_needs_another_form() -> None:
+def test_the_default_partitioner_is_recognised_and_custom_classes_refused() -> None:
     config = ProducerConfig.from_options({"partitioner": DefaultPartitioner()})
     assert config.partitioner == "default"
     with pytest.raises(ConfigError, match=r"partition\(topic, key, \.\.\.\).*pass a callable"):

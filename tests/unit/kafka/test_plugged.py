@@ -1,4 +1,4 @@
-"""Serializers and partitioners of every version of kafka-python."""
+"""Serializers and partitioners for every version of kafka-python."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Version2:
         (JsonSerializer(), b'"x"'),
     ],
 )
-def test_serializers_of_every_version_are_called_as_they_are_made(
+def test_serializers_are_called_with_the_signature_of_their_version(
     serializer: Any, expected: object
 ) -> None:
     serialize = bound_serializer(serializer)
@@ -65,7 +65,7 @@ def test_serializers_of_every_version_are_called_as_they_are_made(
     assert serialize("t", [], "x") == expected
 
 
-def test_the_serializers_read_back_what_they_write() -> None:
+def test_deserializing_returns_the_serialized_value() -> None:
     for serializer in (DefaultSerializer(), JsonSerializer()):
         assert serializer.deserialize("t", [], serializer.serialize("t", [], "é")) == "é"
         assert serializer.serialize("t", [], None) is None
@@ -75,42 +75,43 @@ def test_the_serializers_read_back_what_they_write() -> None:
         DefaultSerializer().serialize("t", [], 42)
 
 
-class Third(Partitioner):
+class Version3Partitioner(Partitioner):
     def partition(self, *given: Any) -> int:
         assert given[:5] == ("t", "k", b"k", "v", b"v")
         return int(max(given[5].available_partitions_for_topic("t")))
 
 
-class Earlier:
+class Version2Partitioner:
     def partition(self, topic: str, key: Any, cluster: Cluster) -> int:
         return max(cluster.partitions_for_topic(topic) or ())
 
 
-def with_numbers(key: bytes, every: list[int], available: list[int]) -> int:
+def partitioner_function(key: bytes, every: list[int], available: list[int]) -> int:
     assert (key, available) == (b"k", [0, 2])
     return every[1]
 
 
 @pytest.mark.parametrize(
-    ("partitioner", "expected"), [(Third(), 2), (Earlier(), 2), (with_numbers, 1)]
+    ("partitioner", "expected"),
+    [(Version3Partitioner(), 2), (Version2Partitioner(), 2), (partitioner_function, 1)],
 )
-def test_partitioners_of_every_version_are_called_as_they_are_made(
+def test_partitioners_are_called_with_the_signature_of_their_version(
     partitioner: Any, expected: int
 ) -> None:
     assert bound(partitioner)("t", "k", b"k", "v", b"v", CLUSTER) == expected
 
 
-def test_those_that_come_with_kafka_python_stand_for_our_own() -> None:
+def test_partitioners_of_kafka_python_are_recognised_as_built_in() -> None:
     for built_in in (theirs.DefaultPartitioner(), theirs.StickyPartitioner(), DefaultPartitioner()):
         assert is_built_in(built_in)
-    assert not is_built_in(Third())
+    assert not is_built_in(Version3Partitioner())
     with pytest.raises(TypeError, match="a partitioner is"):
         bound(3)
     with pytest.raises(TypeError, match="a serializer is a callable"):
         bound_serializer(3)
 
 
-def test_keys_go_where_theirs_go() -> None:
+def test_keys_are_partitioned_as_by_kafka_python() -> None:
     ours, original = DefaultPartitioner(), theirs.DefaultPartitioner()
     for number in range(50):
         key = random.Random(number).randbytes(number)
@@ -119,8 +120,8 @@ def test_keys_go_where_theirs_go() -> None:
         assert found == original.partition("t", None, key, None, None, CLUSTER)
 
 
-class KnowsEveryPartition:
-    """What an application's tests may give to a partitioner: it knows one topic only."""
+class FakeCluster:
+    """A cluster as in an application's tests: it has one topic."""
 
     def topics(self) -> set[str]:
         return {"t"}
@@ -132,26 +133,26 @@ class KnowsEveryPartition:
 
 
 @pytest.mark.parametrize("partitioner", [DefaultPartitioner(), StickyPartitioner()])
-@pytest.mark.parametrize("cluster", [CLUSTER, KnowsEveryPartition()])
-def test_a_topic_that_is_not_known_is_refused(partitioner: Any, cluster: Any) -> None:
+@pytest.mark.parametrize("cluster", [CLUSTER, FakeCluster()])
+def test_partitioning_an_unknown_topic_raises(partitioner: Any, cluster: Any) -> None:
     assert partitioner.partition("t", None, None, "v", b"v", cluster) in range(3)
     with pytest.raises(ValueError, match="other not found"):
         partitioner.partition("other", "k", b"k", "v", b"v", cluster)
 
 
-def test_records_without_a_key_stick_to_a_partition_that_has_a_leader() -> None:
+def test_records_without_a_key_stick_to_a_partition_with_a_leader() -> None:
     sticky = StickyPartitioner()
     first = sticky.partition("t", None, None, None, b"v", CLUSTER)
     assert first in (0, 2)
     assert sticky.partition("t", None, None, None, b"v", CLUSTER) == first
     sticky.on_new_batch("t", CLUSTER, first)
-    sticky.on_new_batch("t", CLUSTER, first)  # late: another thread has told already
+    sticky.on_new_batch("t", CLUSTER, first)  # late: another thread has called it already
     assert sticky.partition("t", None, None, None, b"v", CLUSTER) == 2 - first
     with pytest.raises(ValueError, match="not found"):
         sticky.partition("unknown", None, None, None, b"v", CLUSTER)
 
 
-def test_a_sticky_partitioner_forgets_topics_that_have_gone() -> None:
+def test_a_sticky_partitioner_forgets_deleted_topics() -> None:
     sticky = StickyPartitioner()
     names = [f"of-one-hour-{number}" for number in range(5_000)]
     tracemalloc.start()
@@ -162,22 +163,22 @@ def test_a_sticky_partitioner_forgets_topics_that_have_gone() -> None:
         taken = tracemalloc.take_snapshot()
     finally:
         tracemalloc.stop()
-    # Only what it took itself: other threads of the process take some meanwhile.
+    # Only its own allocations: other threads allocate as well.
     own = taken.filter_traces([tracemalloc.Filter(True, partitioner.__file__)])
     kept = sum(trace.size for trace in own.traces)
     assert kept < 50_000  # a dict with all of them alone takes 295 kB
 
 
-def test_what_is_made_for_the_original_takes_ours_for_its_own() -> None:
-    # As its consumer asks, before it takes one for a function.
+def test_serializers_and_partitioners_are_instances_of_the_original_classes() -> None:
+    # The check by the consumer of kafka-python.
     assert isinstance(DefaultSerializer(), their_serializers.Deserializer)
     assert isinstance(JsonSerializer(), their_serializers.Serializer)
     assert isinstance(StickyPartitioner(), theirs.Partitioner)
 
 
-def test_a_sticky_partitioner_goes_on_when_no_partition_has_a_leader() -> None:
-    nobody = Partitions.without_leaders(3)
-    leaderless = Cluster(ClusterSnapshot(topics={"t": TopicInfo("t", None, nobody)}))
+def test_a_sticky_partitioner_uses_all_partitions_if_none_has_a_leader() -> None:
+    leaderless_partitions = Partitions.without_leaders(3)
+    leaderless = Cluster(ClusterSnapshot(topics={"t": TopicInfo("t", None, leaderless_partitions)}))
     sticky, seen = StickyPartitioner(), set()
     for _ in range(200):
         seen.add(before := sticky.partition("t", None, None, "v", b"v", leaderless))
@@ -189,16 +190,16 @@ MANY_PARTITIONS = 6
 LATER = 60_000
 
 
-class Stubborn(theirs.Partitioner):  # type: ignore[misc]  # as above
+class FixedChoice(theirs.Partitioner):  # type: ignore[misc]  # as above
     def __init__(self, *chosen: int) -> None:
         self.chosen = list(chosen)
-        self.told: list[Any] = []
+        self.calls: list[Any] = []
 
     def partition(self, *given: Any) -> int:
         return self.chosen[0]
 
     def on_new_batch(self, *given: Any) -> None:
-        self.told.append(given)
+        self.calls.append(given)
         if len(self.chosen) > 1:
             self.chosen.pop(0)
 
@@ -217,27 +218,27 @@ def producer_for(cluster: ScriptedCluster, partitioner: object, **options: Any) 
     )
 
 
-def test_the_record_that_would_begin_a_batch_goes_where_the_partitioner_turns_to(
+def test_a_record_for_a_new_batch_goes_to_the_newly_chosen_partition(
     cluster: ScriptedCluster,
 ) -> None:
-    partitioner = Stubborn(2, 4)
+    partitioner = FixedChoice(2, 4)
     with producer_for(cluster, partitioner) as producer:
         future = producer.send("t", b"first")
-        ((topic, known, previous),) = partitioner.told
+        ((topic, known, previous),) = partitioner.calls
         assert (topic, previous) == ("t", 2)
         assert known.partitions_for_topic("t") == set(range(MANY_PARTITIONS))
         producer.flush()
         assert future.get(0).partition == 4
 
 
-class Broken(Stubborn):
+class Broken(FixedChoice):
     def on_new_batch(self, *given: Any) -> None:
         raise ZeroDivisionError
 
 
-def test_a_turn_that_fails_or_leads_nowhere_is_refused(cluster: ScriptedCluster) -> None:
+def test_an_invalid_choice_for_a_new_batch_is_refused(cluster: ScriptedCluster) -> None:
     for wrong in (MANY_PARTITIONS, -1, "2"):
-        with producer_for(cluster, Stubborn(2, wrong)) as producer:  # type: ignore[arg-type]
+        with producer_for(cluster, FixedChoice(2, wrong)) as producer:  # type: ignore[arg-type]
             with pytest.raises(PartitionError, match="has chosen"):
                 producer.send("t", b"v")
             assert producer.send("t", b"v", partition=0).get(20).partition == 0

@@ -1,4 +1,4 @@
-"""Counters become metrics under Kafka's names: totals for ever, the rest for the recent past."""
+"""Producer metrics under Kafka's names: totals, and rates over recent windows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WINDOW = 30.0
 
 @dataclass
 class Batch:
-    """As much of a batch as is counted: 10 records of 100 bytes, sent after half a second."""
+    """The counted attributes of a batch: 10 records of 100 bytes, sent after half a second."""
 
     tp: tuple[str, int] = ("t", 0)
     record_count: int = 10
@@ -40,7 +40,7 @@ def producer(metrics: ProducerMetrics, now: float) -> dict[str, float]:
     return metrics.groups(now)["producer-metrics"]
 
 
-def test_a_producer_that_did_nothing_has_zeros_everywhere() -> None:
+def test_an_unused_producer_has_zeros_everywhere() -> None:
     metrics = ProducerMetrics()
     assert set(producer(metrics, 5).values()) == {0}
     metrics.mark(5)
@@ -48,9 +48,7 @@ def test_a_producer_that_did_nothing_has_zeros_everywhere() -> None:
     assert list(metrics.groups(6)) == ["producer-metrics"]
 
 
-def test_what_was_acknowledged_is_counted_in_records_batches_and_bytes(
-    metrics: ProducerMetrics,
-) -> None:
+def test_acknowledged_records_batches_and_bytes_are_counted(metrics: ProducerMetrics) -> None:
     metrics.acknowledged(Batch())
     metrics.acknowledged(
         Batch(record_count=20, size=3061, uncompressed_bytes=6000, max_record_size=90)
@@ -69,7 +67,7 @@ def test_what_was_acknowledged_is_counted_in_records_batches_and_bytes(
     assert (named["record-queue-time-avg"], named["record-queue-time-max"]) == (500, 500)
 
 
-def test_each_topic_has_its_own_numbers(metrics: ProducerMetrics) -> None:
+def test_each_topic_has_its_own_metrics(metrics: ProducerMetrics) -> None:
     metrics.acknowledged(Batch())
     metrics.failed(Batch(tp=("u", 3)))
     metrics.retried(Batch(tp=("u", 3)))
@@ -81,7 +79,7 @@ def test_each_topic_has_its_own_numbers(metrics: ProducerMetrics) -> None:
     assert groups["producer-metrics"]["record-error-rate"] == 1
 
 
-def test_latencies_and_throttling_are_told_in_milliseconds(metrics: ProducerMetrics) -> None:
+def test_latencies_and_throttling_are_in_milliseconds(metrics: ProducerMetrics) -> None:
     metrics.answered(7, 0.1, 400)
     metrics.answered(7, 0.3, 0)
     for named in (producer(metrics, 5), metrics.groups(5)["producer-node-metrics.node-7"]):
@@ -91,7 +89,7 @@ def test_latencies_and_throttling_are_told_in_milliseconds(metrics: ProducerMetr
     assert (named["produce-throttle-time-avg"], named["produce-throttle-time-max"]) == (200, 400)
 
 
-def test_the_traffic_of_all_brokers_adds_up(metrics: ProducerMetrics) -> None:
+def test_the_traffic_of_all_brokers_is_summed(metrics: ProducerMetrics) -> None:
     for node_id in (-1, 7):
         node = metrics.node(node_id)
         node.sent(300 + node_id)
@@ -114,10 +112,10 @@ def test_the_traffic_of_all_brokers_adds_up(metrics: ProducerMetrics) -> None:
     assert (both["response-total"], one["response-rate"]) == (4, 0.2)
 
 
-# The recent past ----------------------------------------------------------------------------------
+# Windows ------------------------------------------------------------------------------------------
 
 
-def test_rates_forget_what_is_two_windows_old(metrics: ProducerMetrics) -> None:
+def test_rates_cover_the_last_two_windows(metrics: ProducerMetrics) -> None:
     metrics.acknowledged(Batch())  # in the window from 0 to 30
     metrics.mark(30)
     assert producer(metrics, 50)["record-send-rate"] == 10 / 50
@@ -129,7 +127,7 @@ def test_rates_forget_what_is_two_windows_old(metrics: ProducerMetrics) -> None:
     assert (named["record-send-rate"], named["record-send-total"]) == (0, 20)
 
 
-def test_averages_and_maxima_are_those_of_the_same_windows(metrics: ProducerMetrics) -> None:
+def test_averages_and_maxima_cover_the_last_two_windows(metrics: ProducerMetrics) -> None:
     metrics.answered(7, 0.4, 0)
     metrics.mark(30)
     metrics.answered(7, 0.2, 0)
@@ -142,11 +140,9 @@ def test_averages_and_maxima_are_those_of_the_same_windows(metrics: ProducerMetr
             assert named["request-latency-max"] == pytest.approx(most)
 
 
-def test_a_sender_that_sleeps_marks_nothing_and_the_past_passes_all_the_same(
-    metrics: ProducerMetrics,
-) -> None:
+def test_old_samples_expire_while_the_sender_sleeps(metrics: ProducerMetrics) -> None:
     metrics.acknowledged(Batch())
-    assert producer(metrics, 0.001)["record-send-rate"] == 10, "it is no rate yet"
+    assert producer(metrics, 0.001)["record-send-rate"] == 10, "too early for a rate"
     assert producer(metrics, 59)["record-send-rate"] == 10 / 59
     named = producer(metrics, 61)
     zeros = named["record-send-rate"], named["batch-size-avg"], named["batch-size-max"]
@@ -154,7 +150,7 @@ def test_a_sender_that_sleeps_marks_nothing_and_the_past_passes_all_the_same(
     assert named["record-send-total"] == 10
 
 
-def test_after_a_long_sleep_the_past_begins_anew(metrics: ProducerMetrics) -> None:
+def test_after_a_long_sleep_windows_start_again(metrics: ProducerMetrics) -> None:
     metrics.acknowledged(Batch())
     metrics.mark(1000)
     metrics.acknowledged(Batch(size=561))
@@ -163,7 +159,7 @@ def test_after_a_long_sleep_the_past_begins_anew(metrics: ProducerMetrics) -> No
 
 
 @pytest.mark.parametrize(("samples", "remembered"), [(1, 30), (2, 60), (5, 150)])
-def test_windows_are_as_many_and_as_long_as_wanted(samples: int, remembered: float) -> None:
+def test_number_and_length_of_windows_are_configurable(samples: int, remembered: float) -> None:
     metrics = ProducerMetrics(samples, WINDOW)
     metrics.mark(0)
     assert metrics.mark_due == WINDOW
@@ -174,14 +170,14 @@ def test_windows_are_as_many_and_as_long_as_wanted(samples: int, remembered: flo
         metrics.mark(end)
 
 
-# What is counted in the threads of the application ------------------------------------------------
+# Counters of the application's threads ------------------------------------------------------------
 
 
 LONG = 20.0
 
 
 @pytest.mark.parametrize("bulk", [False, True])
-def test_memory_that_was_waited_for_in_vain(broker: ScriptedBroker, bulk: bool) -> None:
+def test_waiting_for_memory_and_its_timeout_are_counted(broker: ScriptedBroker, bulk: bool) -> None:
     options = {"buffer_memory": 16384, "max_block_ms": 500, "max_request_size": 16000}
     with producer_before(broker.cluster, linger_ms=0, **options) as producer:
         producer.send("t", b"first").get(LONG)
@@ -202,7 +198,7 @@ def test_memory_that_was_waited_for_in_vain(broker: ScriptedBroker, bulk: bool) 
 # The tables of metrics in the documentation -------------------------------------------------------
 
 
-def test_a_producer_gives_every_metric_of_the_page() -> None:
+def test_a_producer_has_every_documented_metric() -> None:
     broker = ScriptedCluster(topics={"t": [1]}).add(1)
     with producer_before(broker.cluster, linger_ms=0) as producer:
         producer.send("t", b"v")
@@ -217,11 +213,10 @@ def test_a_producer_gives_every_metric_of_the_page() -> None:
     assert {group: list(named) for group, named in groups.items()} == {
         group: [row.name for row in rows] for group, rows in by_group.items()
     }
-    told(groups)
+    check_values_of_one_record(groups)
 
 
-def told(groups: dict[str, dict[str, float]]) -> None:
-    """What one record must have left behind."""
+def check_values_of_one_record(groups: dict[str, dict[str, float]]) -> None:
     every, topic = groups["producer-metrics"], groups["producer-topic-metrics.t"]
     node = groups["producer-node-metrics.node-1"]
     assert every["record-send-total"] == topic["record-send-total"] == every["batch-total"] == 1
