@@ -1,4 +1,4 @@
-"""``kprod errors`` prints the pages of errors, with the extra of the command and without."""
+"""``kprod errors`` prints error pages, also without the extra for the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kprod.errors import BufferFullError, KprodTimeoutError
 
 
 @pytest.mark.parametrize("name", ["kp-1302", "1302", "BufferFullError"])
-def test_a_page_is_found_by_number_and_by_name(name: str) -> None:
+def test_an_error_page_is_found_by_number_and_by_name(name: str) -> None:
     ran = CliRunner().invoke(app, ["errors", name])
     assert ran.exit_code == 0
     first, *lines = ran.stdout.splitlines()
@@ -23,7 +23,7 @@ def test_a_page_is_found_by_number_and_by_name(name: str) -> None:
     assert f"A KprodTimeoutError ({KprodTimeoutError.number})." in ran.stdout, "without its link"
 
 
-def test_without_a_name_it_lists_all() -> None:
+def test_without_an_argument_all_errors_are_listed() -> None:
     ran = CliRunner().invoke(app, ["errors"])
     assert "KP-1000: KprodError" in ran.stdout.splitlines()
     assert len(ran.stdout.splitlines()) > 40
@@ -33,7 +33,7 @@ WITHOUT_TYPER = "import sys; sys.modules['typer'] = None; from kprod.cli import 
 
 
 @pytest.mark.parametrize(("name", "code"), [("1302", 0), ("KP-9999", 1)])
-def test_it_needs_no_extra(name: str, code: int, tmp_path: Path) -> None:
+def test_the_command_works_without_the_extra(name: str, code: int, tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", WITHOUT_TYPER, "errors", name],
         cwd=tmp_path,
@@ -42,6 +42,6 @@ def test_it_needs_no_extra(name: str, code: int, tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == code
-    told = ran.stdout if code == 0 else ran.stderr
-    assert name in told
-    assert "pip install" not in told
+    printed = ran.stdout if code == 0 else ran.stderr
+    assert name in printed
+    assert "pip install" not in printed

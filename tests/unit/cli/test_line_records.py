@@ -1,4 +1,4 @@
-"""What a line of text is as a record, and a record as a line."""
+"""Converting lines of text to records, and records to lines."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def values(*data: bytes) -> list[LineRecord]:
     return [LineRecord(number, None, each) for number, each in enumerate(data, start=1)]
 
 
-def test_a_line_is_a_value_without_its_end() -> None:
+def test_a_line_without_its_terminator_is_a_value() -> None:
     assert read(b"a\nb\r\n\nno end") == values(b"a", b"b", b"", b"no end")
     assert read(b"a\rb\r\r\n\x85\x0b\n\r") == values(b"a\rb\r", b"\x85\x0b", b"\r")
 
 
-def test_the_key_stands_before_the_first_separator() -> None:
+def test_the_key_ends_at_the_first_separator() -> None:
     found = read(b"k::v::w\n::v\nk::\n", b"::")
     assert found == [
         LineRecord(number, key, value)
@@ -34,7 +34,7 @@ def test_the_key_stands_before_the_first_separator() -> None:
     ]
 
 
-def test_a_line_without_separator_is_an_error_of_that_line() -> None:
+def test_a_line_without_a_separator_is_an_error() -> None:
     first, second = read(b"v\nk:v\n", b":")
     assert isinstance(first, BadLineError)
     assert str(first) == "line 1: no key: ':' is not in the line"
@@ -42,14 +42,14 @@ def test_a_line_without_separator_is_an_error_of_that_line() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 65_536])
-def test_a_delimiter_may_lie_across_two_reads(size: int) -> None:
+def test_a_delimiter_may_span_two_reads(size: int) -> None:
     text = b"||".join([b"x" * 65_535, b"", b"y|y", b""]) + b"||\n"
     chunks = [text[start : start + size] for start in range(0, len(text), size)]
     found = list(LineReader(delimiter=b"||").read(chunks))
     assert found == values(b"x" * 65_535, b"", b"y|y", b"")
 
 
-def test_a_record_is_there_as_soon_as_its_delimiter_is() -> None:
+def test_a_record_is_returned_as_soon_as_its_delimiter_is_read() -> None:
     def chunks() -> Iterator[bytes]:
         yield b"a\0b"
         raise AssertionError("read on before the first record was taken")
@@ -58,7 +58,7 @@ def test_a_record_is_there_as_soon_as_its_delimiter_is() -> None:
 
 
 @pytest.mark.parametrize("delimiter", [b"\n", b"\0"])
-def test_a_line_that_was_cut_off_is_not_a_record(delimiter: bytes) -> None:
+def test_a_truncated_line_is_not_a_record(delimiter: bytes) -> None:
     reader = LineReader(delimiter=delimiter)
     whole, part = reader.read([b"a" + delimiter + b"b"], cut_off=lambda: True)
     assert whole == LineRecord(1, None, b"a")
@@ -77,13 +77,13 @@ def from_json(text: str | bytes) -> LineRecord | BadLineError:
         *('{"a":1,"a":2}', '{ "a" : [1.0 , null] }', r'["\u00e9\/", "\ud800"]', '{"a":{"b":[]}}'),
     ],
 )
-def test_json_that_is_no_text_arrives_as_it_is_written(value: str) -> None:
+def test_json_that_is_not_a_string_keeps_its_text(value: str) -> None:
     line = f' {{"headers": [{{"name": "h", "value": {value} }}], "key" :{value}, "value":{value}}} '
     data = value.encode()
     assert from_json(line) == LineRecord(1, data, data, (("h", data),))
 
 
-def test_a_time_that_is_none_is_not_given() -> None:
+def test_a_negative_timestamp_is_ignored() -> None:
     assert from_json('{"value": "v", "timestamp": -1}') == LineRecord(1, None, b"v")
 
 
@@ -114,7 +114,7 @@ def test_a_time_that_is_none_is_not_given() -> None:
         ("", "Expecting value"),
     ],
 )
-def test_a_json_line_that_says_no_record_is_refused(line: str | bytes, complaint: str) -> None:
+def test_an_invalid_json_line_is_refused(line: str | bytes, complaint: str) -> None:
     found = from_json(line + b"\n" if isinstance(line, bytes) else f"{line}\n")
     assert isinstance(found, BadLineError)
     assert str(found).startswith("line 1: ")
@@ -130,12 +130,12 @@ def test_a_json_line_that_says_no_record_is_refused(line: str | bytes, complaint
         ("é\udcff", b"\xc3\xa9\xff"),
     ],
 )
-def test_escapes_stand_for_bytes(text: str, meant: bytes) -> None:
+def test_escapes_are_converted_to_bytes(text: str, meant: bytes) -> None:
     assert unescaped(text) == meant
 
 
 @pytest.mark.parametrize("text", [r"\d", "\\", r"\x1", r"\xg0", "\\\n"])
-def test_an_escape_that_stands_for_nothing_is_refused(text: str) -> None:
+def test_an_unknown_escape_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         unescaped(text)
 
@@ -145,14 +145,14 @@ def stored(key: bytes | None, value: bytes | None) -> StoredRecord:
     return StoredRecord(offset=7, timestamp=1000, key=key, value=value, headers=headers)
 
 
-def test_every_sign_stands_for_its_part() -> None:
+def test_every_placeholder_is_replaced() -> None:
     text = "%t [%p] at %o, %T: %k (%K) = %s (%S) %h 100 %%\n"
     printed = RecordTemplate(text)("orders", 3, stored(b"k\xff", b"v"))
     assert printed == b"orders [3] at 7, 1000: k\xff (2) = v (1) from=JFK,gone=NULL 100 %\n"
 
 
 @pytest.mark.parametrize("text", ["%q", "100 %", "%%%"])
-def test_a_sign_that_stands_for_nothing_is_refused(text: str) -> None:
+def test_an_unknown_placeholder_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="unknown placeholder"):
         RecordTemplate(text)
 
@@ -176,7 +176,7 @@ CUTS = st.integers(1, 9)
     st.sampled_from([b"\n", b"\0", b"\r\n", b"\n\n"]),
     CUTS,
 )
-def test_records_survive_the_way_through_json(
+def test_records_survive_a_round_trip_through_json(
     records: list[StoredRecord], delimiter: bytes, cut: int
 ) -> None:
     text = b"".join(json_line(7, record).encode() + delimiter for record in records)

@@ -1,4 +1,4 @@
-"""The records of a measurement, and the percentiles of how long they took."""
+"""The records of a measurement and the percentiles of latencies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def workload(records: int, *, keys: int = 0, rate: float | None = None) -> Workl
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 7, 100])
-def test_values_and_keys_go_round_without_a_seam(most: int) -> None:
+def test_values_and_keys_repeat_across_chunks(most: int) -> None:
     chunks = list(workload(23, keys=5).chunks(most))
     assert max(len(chunk.values) for chunk in chunks) <= most
     assert [chunk.start for chunk in chunks] == list(range(0, 23, most))
@@ -24,7 +24,7 @@ def test_values_and_keys_go_round_without_a_seam(most: int) -> None:
     assert keys == [b"key-%d" % (number % 5) for number in range(23)]
 
 
-def test_without_keys_there_are_none() -> None:
+def test_without_keys_chunks_have_none() -> None:
     assert [chunk.keys for chunk in workload(5).chunks(3)] == [None, None]
 
 
@@ -34,7 +34,7 @@ def test_a_slow_rate_makes_small_chunks() -> None:
 
 
 @pytest.mark.parametrize("records", [0, 1, 2, 3, 4, 11])
-def test_payload_bytes_are_those_of_the_records(records: int) -> None:
+def test_payload_bytes_are_counted_exactly(records: int) -> None:
     sent = [value for chunk in workload(records).chunks(4) for value in chunk.values]
     assert workload(records).payload_bytes(records) == sum(map(len, sent))
 
@@ -44,6 +44,6 @@ def test_percentiles_are_samples() -> None:
     assert percentiles(seconds[::-1]) == pytest.approx({"p50": 5000, "p99": 9900, "p99.9": 9990})
 
 
-@pytest.mark.parametrize(("samples", "told"), [(0, []), (4, ["p50"]), (200, ["p50", "p99"])])
-def test_percentiles_need_samples_beyond_them(samples: int, told: list[str]) -> None:
-    assert list(percentiles([0.001] * samples)) == told
+@pytest.mark.parametrize(("samples", "expected"), [(0, []), (4, ["p50"]), (200, ["p50", "p99"])])
+def test_percentiles_need_samples_beyond_them(samples: int, expected: list[str]) -> None:
+    assert list(percentiles([0.001] * samples)) == expected

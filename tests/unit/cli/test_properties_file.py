@@ -1,4 +1,4 @@
-"""Options in Java's properties format, and secrets that are written elsewhere."""
+"""Options in Java's properties format, and references to secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kprod.cli.client_options import (
 )
 
 
-def test_what_a_java_producer_is_configured_with(
+def test_a_properties_file_of_a_java_producer_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PASSWORD_OF_ALICE", "s3cret=\\")
@@ -48,7 +48,7 @@ def test_what_a_java_producer_is_configured_with(
     assert "sasl.password" not in options, "another client's spelling is the same option"
 
 
-def test_a_secret_that_is_not_there_and_a_password_of_digits(tmp_path: Path) -> None:
+def test_a_missing_variable_is_refused_and_a_password_of_digits_is_text(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("sasl.password=${env:NO_SUCH_VARIABLE_HERE}\n")
     with pytest.raises(typer.BadParameter, match="NO_SUCH_VARIABLE_HERE is not set"):
@@ -58,9 +58,7 @@ def test_a_secret_that_is_not_there_and_a_password_of_digits(tmp_path: Path) -> 
     assert parse_options(["sasl_plain_password=12345"], "-X") == {"sasl_plain_password": "12345"}
 
 
-def test_a_reader_ignores_what_other_clients_know_and_refuses_what_none_does(
-    tmp_path: Path,
-) -> None:
+def test_a_reader_ignores_options_of_other_clients_but_no_unknown_ones(tmp_path: Path) -> None:
     file = tmp_path / "consumer.properties"
     lines = "fetch.min.bytes=1\nenable.partition.eof=true\nsession_timeout_ms=9\nacks=1\n"
     lines += "debug=all\ngroup.id=g\nschema.registry.url=http://r:8081\n"

@@ -1,4 +1,4 @@
-"""The judge of the demo notices everything that can be wrong with a topic."""
+"""The check of the demo detects every kind of damage to a topic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def intact() -> Log:
     return [(0, record(row)) for row in range(len(FLIGHTS))]
 
 
-def judged(log: Log) -> Tally:
+def tally_of(log: Log) -> Tally:
     tally = Tally(FLIGHTS)
     for partition, stored in log:
         tally.see(partition, stored)
@@ -33,7 +33,7 @@ def judged(log: Log) -> Tally:
 
 
 def test_an_intact_topic_is_exact() -> None:
-    tally = judged(intact())
+    tally = tally_of(intact())
     assert tally.exact
     assert tally.read_back == ROWS
     assert tally.by_partition == {0: ROWS}
@@ -55,18 +55,18 @@ DAMAGES: dict[str, tuple[Callable[[Log], Log], tuple[int, int, int]]] = {
     "a field": (with_a_field_changed, (1, 0, 1)),
     "a key": (lambda log: altered(log, key=b"N00000"), (1, 0, 1)),
     "cut": (lambda log: altered(log, value=(log[7][1].value or b"")[:-1]), (1, 0, 1)),
-    "a stranger": (lambda log: [*log, (0, StoredRecord(ROWS, 0, None, b"hello", ()))], (0, 0, 1)),
+    "foreign": (lambda log: [*log, (0, StoredRecord(ROWS, 0, None, b"hello", ()))], (0, 0, 1)),
     "beyond the end": (
         lambda log: [*log, (0, log[7][1]._replace(value=b'{"row": %d}' % ROWS))],
         (0, 0, 1),
     ),
 }
-"""What is wrong with the log, and how many records that makes missing, duplicated and altered."""
+"""Kind of damage, and how many records are then missing, duplicated and altered."""
 
 
 @pytest.mark.parametrize(("damage", "counts"), DAMAGES.values(), ids=DAMAGES)
-def test_damage_is_noticed(damage: Callable[[Log], Log], counts: tuple[int, int, int]) -> None:
-    tally = judged(damage(intact()))
+def test_damage_is_detected(damage: Callable[[Log], Log], counts: tuple[int, int, int]) -> None:
+    tally = tally_of(damage(intact()))
     assert not tally.exact
     assert (tally.missing, tally.duplicated, tally.altered) == counts
 
@@ -80,15 +80,15 @@ def same_aircraft() -> tuple[int, int]:
     raise AssertionError("no aircraft flew twice")
 
 
-def test_disorder_of_one_key_is_noticed() -> None:
+def test_disorder_of_one_key_is_detected() -> None:
     log = intact()
     first, second = same_aircraft()
     log[first], log[second] = log[second], log[first]
-    tally = judged(log)
+    tally = tally_of(log)
     assert (tally.out_of_order, tally.missing, tally.exact) == (1, 0, False)
     log = intact()
     log[second] = (1, log[second][1])
-    assert judged(log).out_of_order == 1, "the key is on two partitions"
+    assert tally_of(log).out_of_order == 1, "the key is on two partitions"
 
 
 def test_records_without_key_have_no_order() -> None:

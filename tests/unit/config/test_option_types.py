@@ -1,4 +1,4 @@
-"""Editors complete the options, and type checkers find wrong names and types."""
+"""Type annotations of the options, for editors and type checkers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kprod.config.table import OPTIONS
 from tests.architecture.sources import ROOT
 from tools.pages.configuration import types_page
 
-MISTAKES = """\
+PROGRAM = """\
 from kprod import KafkaProducer
 
 KafkaProducer(lingr_ms=5)
@@ -29,13 +29,13 @@ producer = KafkaProducer(client_id=None, acks="all", linger_ms=5, value_serializ
 producer.send("t", b"v", partition="1")
 offset: str = producer.send("t", b"v").get(timeout=1).offset
 """
-PLANTED = [*range(3, 11), 12, 13]
-"""Lines, counted from 1."""
+EXPECTED = [*range(3, 11), 12, 13]
+"""Lines with a type error, counted from 1."""
 
 
-def test_the_types_are_those_of_the_table() -> None:
+def test_the_generated_types_are_up_to_date() -> None:
     kept = Path(kprod.config.option_types.__file__)
-    page = ROOT / "kprod/config/option_types.py"  # by our settings, wherever kprod is installed
+    page = ROOT / "kprod/config/option_types.py"  # with this repository's settings
     formatted = subprocess.run(
         [sys.executable, "-m", "ruff", "format", "-", "--stdin-filename", page],
         input=types_page(),
@@ -49,15 +49,15 @@ def test_the_types_are_those_of_the_table() -> None:
 
 
 @pytest.mark.full
-def test_mypy_finds_every_planted_mistake(tmp_path: Path) -> None:
+def test_mypy_finds_every_wrong_option(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
-    program.write_text(MISTAKES)
-    told = subprocess.run(
+    program.write_text(PROGRAM)
+    output = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", program],
         capture_output=True,
         text=True,
         check=False,
         cwd=ROOT,
     ).stdout
-    found = {line.split(":")[1] for line in told.splitlines() if ": error:" in line}
-    assert found == {str(number) for number in PLANTED}, told
+    found = {line.split(":")[1] for line in output.splitlines() if ": error:" in line}
+    assert found == {str(number) for number in EXPECTED}, output

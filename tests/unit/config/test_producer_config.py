@@ -1,4 +1,4 @@
-"""What the configuration holds for options that are right, and says of those that are wrong."""
+"""Valid options and their spellings, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kprod.config import OPTIONS, ProducerConfig
 from kprod.config.table import PROFILES
 from kprod.errors import ConfigError, KprodError
 
-TAKEN: list[tuple[str, Any, str, Any]] = [
+ACCEPTED: list[tuple[str, Any, str, Any]] = [
     ("acks", "all", "acks", -1),
     ("acks", "ALL", "acks", -1),
     ("acks", "-1", "acks", -1),
@@ -54,14 +54,14 @@ TAKEN: list[tuple[str, Any, str, Any]] = [
     ("topic_options", None, "topic_options", ()),
     ("transport", "memory", "transport", "memory"),
 ]
-"""An option as it is spelled, what it is set to, and what becomes of that."""
+"""Spelling, given value, option name and resulting value."""
 
 
 def configured(**options: Any) -> ProducerConfig:
     return ProducerConfig.from_options(options)
 
 
-def test_no_spelling_means_two_options() -> None:
+def test_no_spelling_belongs_to_two_options() -> None:
     spellings = [spelling for option in OPTIONS.values() for spelling in option.spellings]
     assert len(spellings) == len(set(spellings))
 
@@ -72,8 +72,8 @@ def test_every_default_is_accepted_when_given(name: str) -> None:
     assert configured(**options) == configured(client_id="x")
 
 
-@pytest.mark.parametrize(("spelling", "given", "name", "kept"), TAKEN)
-def test_options_in_the_words_of_every_client(
+@pytest.mark.parametrize(("spelling", "given", "name", "kept"), ACCEPTED)
+def test_options_can_be_spelled_as_in_every_client(
     spelling: str, given: Any, name: str, kept: Any
 ) -> None:
     found = getattr(configured(**{"enable_idempotence": False, spelling: given}), name)
@@ -102,7 +102,7 @@ ODD_NAMES: list[tuple[Mapping[Any, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "words"), ODD_NAMES)
-def test_names_that_are_no_options(options: Mapping[Any, Any], words: str) -> None:
+def test_unknown_and_duplicate_names_are_refused(options: Mapping[Any, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ProducerConfig.from_options(options)
 
@@ -117,7 +117,7 @@ def test_all_problems_are_reported_at_once() -> None:
         assert name in text
 
 
-def test_a_harmless_option_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_ignored_option_gives_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "kprod.config"):
         assert configured(selector=object(), client_id="x") == configured(client_id="x")
     [record] = caplog.records
@@ -126,7 +126,7 @@ def test_a_harmless_option_is_ignored_with_a_warning(caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_client_ids_are_numbered(value: str | None) -> None:
+def test_default_client_ids_are_numbered(value: str | None) -> None:
     first, second = configured(client_id=value).client_id, configured().client_id
     assert first.startswith("kprod-producer-")
     assert first != second
@@ -134,7 +134,7 @@ def test_client_ids_are_numbered(value: str | None) -> None:
 
 # Profiles -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", PROFILES)
-def test_a_profile_is_the_options_it_names_unless_they_are_set(name: str) -> None:
+def test_a_profile_sets_defaults_of_its_options(name: str) -> None:
     profiled = configured(client_id="x", profile=name)
     plain = configured(client_id="x", **PROFILES[name])
     for option in OPTIONS.keys() - {"profile"}:
@@ -145,7 +145,7 @@ def test_a_profile_is_the_options_it_names_unless_they_are_set(name: str) -> Non
         assert found == getattr(configured(**given), option)
 
 
-def test_a_profile_gives_in_where_it_is_in_the_way() -> None:
+def test_a_profile_is_adjusted_to_explicit_options() -> None:
     assert configured(profile="throughput", max_request_size=200_000).batch_max_size == 200_000
     assert not configured(profile="durable", acks=1).enable_idempotence
 
@@ -170,7 +170,7 @@ def problem(**options: Any) -> str:
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_a_number_option_refuses_what_is_no_number_in_its_range(name: str) -> None:
+def test_an_integer_option_refuses_other_types_and_ranges(name: str) -> None:
     """Times have the range of an int32."""
     for value in NOT_NUMBERS:
         text = problem(**{name: value})
@@ -203,7 +203,7 @@ REFUSED: dict[str, tuple[str, list[Any]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_an_option_says_what_it_expects_instead(name: str) -> None:
+def test_the_error_says_what_an_option_expects(name: str) -> None:
     expected, values = REFUSED[name]
     for value in values:
         assert problem(**{name: value}).startswith(f"{name}: {expected}")
@@ -213,17 +213,17 @@ def test_an_option_says_what_it_expects_instead(name: str) -> None:
     ("codec", "module", "package"),
     [("snappy", "cramjam", "kprod[snappy]"), ("lz4", "lz4", "lz4"), ("zstd", *["zstandard"] * 2)],
 )
-def test_codec_that_is_not_installed(
+def test_a_missing_codec_package_is_named(
     codec: str, module: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, module, None)  # what the import system calls "not there"
+    monkeypatch.setitem(sys.modules, module, None)  # makes the import fail
     text = problem(compression_type=codec)
     assert f"compression_type='{codec}' needs the package {module}" in text
     assert f"pip install '{package}'" in text
 
 
 class NeedsInstance:
-    """A serializer that somebody may pass without making an instance of it."""
+    """A serializer class that may be passed instead of an instance."""
 
     def serialize(self, topic: str, headers: Any, data: Any) -> bytes:
         return b""
@@ -242,14 +242,14 @@ async def encode_later(data: Any) -> bytes:
         (encode_later, "a coroutine function cannot be used here"),
     ],
 )
-def test_serializers(value: Any, reason: str) -> None:
+def test_invalid_serializers_are_refused(value: Any, reason: str) -> None:
     for name in ("key_serializer", "value_serializer"):
         text = problem(**{name: value})
         assert text.startswith(f'{name}: expected "bytes", "str", "json", "int", "int32", "float"')
         assert text.endswith(f", or None; {reason}")
 
 
-class Unspeakable:
+class BrokenRepr:
     def __repr__(self) -> str:
         raise RuntimeError("no")
 
@@ -258,13 +258,13 @@ class Unspeakable:
     ("options", "words"),
     [
         ({"linger_ms": 10**5000}, "got <a huge integer> (int)"),
-        ({"linger_ms": Unspeakable()}, "Unspeakable"),
+        ({"linger_ms": BrokenRepr()}, "BrokenRepr"),
         ({"client_id": "x" * 32768}, "it has 32768 bytes"),
         ({"client_id": "\ud800"}, "cannot be encoded as UTF-8"),
     ],
-    ids=["huge", "unspeakable", "long", "no unicode"],
+    ids=["huge", "broken repr", "long", "no unicode"],
 )
-def test_what_can_hardly_be_told_is_told_all_the_same(options: dict[str, Any], words: str) -> None:
+def test_values_without_a_usable_repr_are_reported(options: dict[str, Any], words: str) -> None:
     assert words in problem(**options)
 
 
@@ -292,7 +292,9 @@ def addresses(value: Any) -> tuple[tuple[str, int], ...]:
         ([("a", 1), ("::1", 2)], (("a", 1), ("::1", 2))),
     ],
 )
-def test_accepted(value: Any, expected: tuple[tuple[str, int], ...]) -> None:
+def test_valid_bootstrap_servers_are_parsed(
+    value: Any, expected: tuple[tuple[str, int], ...]
+) -> None:
     assert addresses(value) == expected
 
 
@@ -334,7 +336,7 @@ def test_accepted(value: Any, expected: tuple[tuple[str, int], ...]) -> None:
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_refused(value: Any, reason: str) -> None:
+def test_invalid_bootstrap_servers_are_refused(value: Any, reason: str) -> None:
     with pytest.raises(ConfigError) as raised:
         addresses(value)
     text = str(raised.value)
@@ -344,7 +346,7 @@ def test_refused(value: Any, reason: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["user:secret@host:9092", "sasl://user:secret@host:0"])
-def test_a_password_in_an_address_is_not_repeated(value: str) -> None:
+def test_a_password_in_an_address_is_not_shown(value: str) -> None:
     with pytest.raises(ConfigError) as raised:
         addresses(value)
     assert "secret" not in str(raised.value)

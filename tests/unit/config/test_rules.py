@@ -1,4 +1,4 @@
-"""What must hold between options: what was set is an error, a default gives in; also of topics."""
+"""Rules between options: explicit conflicts are errors, defaults are adjusted; topic options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kprod.errors import ConfigError
 from kprod.transport.memory import MemoryBackend
 
 LARGEST = 2**31 - 2**24
-"""Of a request: what surrounds its records has room in the frame."""
+"""The largest max_request_size: a frame also holds the headers around the records."""
 WAITS = "partitioner_availability_timeout_ms"
 BACK_OFFS = ("retry_backoff", "reconnect_backoff", "socket_connection_setup_timeout")
 NOT_ADAPTIVE: list[dict[str, Any]] = [
@@ -41,12 +41,12 @@ def delivering(delivery: int, linger: int, request: int) -> dict[str, Any]:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"enable_idempotence": True, "acks": 1, "retries": 0}, "acks=1, not all and retries=0"),
-    # The words are those of kafka-python.
+    # The message of kafka-python.
     ({"transactional_id": "t", "enable_idempotence": False}, "transactional_id without enable_i"),
     (delivering(30_004, 5, 30_000), "^delivery_timeout_ms=30004 .*linger_ms=5 .*timeout_ms=30000$"),
     (delivering(1000, 2000, 1), "^delivery_timeout_ms=1000 .*linger_ms=2000 .*timeout_ms=1$"),
     (delivering(1000, 0, 1001), "^delivery_timeout_ms=1000 .*linger_ms=0 .*timeout_ms=1001$"),
-    # A rule is silent about an option that is wrong in itself.
+    # A rule does not report options that are invalid on their own.
     ({"delivery_timeout_ms": 1000, "linger_ms": "2000"}, "^linger_ms: expected"),
     ({"buffer_memory": 16383}, "batch_size=16384 must be at most buffer_memory=16383"),
     ({"max_request_size": LARGEST + 1}, f"from 1 to {LARGEST}, or 2147483647"),
@@ -71,8 +71,8 @@ for partitioner in ("crc32", "fnv1a", "round_robin", hash):
     REFUSED.append((ignoring, "^partitioner_ignore_keys=True needs partitioner='def"))
 REFUSED += [({WAITS: 5, **options}, f"^{WAITS}=5 needs partiti") for options in NOT_ADAPTIVE]
 for codec, level in [("gzip", 10), ("gzip", -2), ("gzip", 22), ("lz4", 18), ("lz4", 0)]:
-    told = f"^compression_level={level} is not a level of {codec}: "
-    REFUSED.append((compressed(codec, level), told))
+    problem = f"^compression_level={level} is not a level of {codec}: "
+    REFUSED.append((compressed(codec, level), problem))
 KEPT: list[tuple[dict[str, Any], str, Any]] = [
     ({"delivery_timeout_ms": 30_005}, "delivery_timeout_ms", 30_005),
     ({"request_timeout_ms": 200_000}, "delivery_timeout_ms", 200_005),
@@ -88,13 +88,13 @@ KEPT: list[tuple[dict[str, Any], str, Any]] = [
     *((compressed("zstd", level), "compression_level", level) for level in (-131072, 22)),
     ({"partitioner": "murmur2", "partitioner_ignore_keys": True}, "partitioner_ignore_keys", True),
     *(({WAITS: 0, **options}, WAITS, 0) for options in NOT_ADAPTIVE),
-    # Batches grow, but for those that were asked to be small.
+    # Batches grow unless batch_size is small.
     ({}, "batch_max_size", 262_144),
     ({"batch_size": 16_384}, "batch_max_size", 262_144),
     ({"batch_size": 131_072}, "batch_max_size", 262_144),
     ({"batch_size": 16_383}, "batch_max_size", 16_383),
     ({"batch_size": 0}, "batch_max_size", 1),
-    # The largest size by default gives in, and is as large as batch_size.
+    # The default of batch_max_size is adjusted, but not below batch_size.
     ({"batch_size": 500_000}, "batch_max_size", 500_000),
     ({"max_request_size": 100_000}, "batch_max_size", 100_000),
     ({"max_request_size": 1_000}, "batch_max_size", 16_384),
@@ -109,7 +109,7 @@ def configured(**options: Any) -> ProducerConfig:
 
 
 @pytest.mark.parametrize(("options", "reason"), NOT_IDEMPOTENT)
-def test_idempotence_by_default_gives_in_with_a_warning(
+def test_default_idempotence_is_disabled_with_a_warning(
     options: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "kprod.config"):
@@ -119,13 +119,13 @@ def test_idempotence_by_default_gives_in_with_a_warning(
 
 
 @pytest.mark.parametrize(("options", "words"), REFUSED)
-def test_what_does_not_go_together_is_refused(options: dict[str, Any], words: str) -> None:
+def test_inconsistent_options_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         configured(**options)
 
 
 @pytest.mark.parametrize(("options", "name", "kept"), KEPT)
-def test_what_was_not_set_gives_in(options: dict[str, Any], name: str, kept: Any) -> None:
+def test_defaults_adjust_to_explicit_options(options: dict[str, Any], name: str, kept: Any) -> None:
     assert getattr(configured(**options), name) == kept
 
 
@@ -148,7 +148,7 @@ GZIP: dict[str, Any] = {"linger_ms": 20, "compression_type": "gzip", "compressio
         ({"linger_ms": 0, "compression_type": "zstd"}, GZIP, (-1, "zstd", None, 0)),
         ({"compression_level": 9}, GZIP, (-1, "gzip", 9, 20)),
         ({}, GZIP, (-1, "gzip", 3, 20)),
-        # The level of the producer's codec stays with that codec.
+        # The producer's compression level applies to its own codec only.
         ({"compression_type": "gzip"}, GZIP, (-1, "gzip", 3, 20)),
         ({"compression_type": "snappy"}, GZIP, (-1, "snappy", None, 20)),
         (
@@ -158,7 +158,7 @@ GZIP: dict[str, Any] = {"linger_ms": 20, "compression_type": "gzip", "compressio
         ),
     ],
 )
-def test_a_topic_has_its_own_options_and_the_producers_where_it_has_none(
+def test_topic_options_override_those_of_the_producer(
     own: Any, options: dict[str, Any], found: tuple[Any, ...]
 ) -> None:
     (made, _) = with_topics({"t": own, "other": {}}, **options).topic_options
@@ -178,7 +178,7 @@ def test_a_topic_has_its_own_options_and_the_producers_where_it_has_none(
         ({"sasl_mechanism": "PLAIN"}, "sasl_mechanism applies to the whole producer"),
     ],
 )
-def test_a_problem_names_the_topic(own: Any, text: str) -> None:
+def test_an_error_in_topic_options_names_the_topic(own: Any, text: str) -> None:
     assert problem_of({"fine": {"linger_ms": 3}, "t": own}).startswith(
         f"topic_options['t']: {text}"
     )
@@ -193,7 +193,7 @@ def test_a_problem_names_the_topic(own: Any, text: str) -> None:
         ({5: {}}, "5 (int) is not a valid topic name"),
     ],
 )
-def test_something_else_than_options_by_topic(topics: Any, reason: str) -> None:
+def test_topic_options_of_the_wrong_type_are_refused(topics: Any, reason: str) -> None:
     assert problem_of(topics).startswith(
         "topic_options: expected a dict of topics to dicts of acks, "
     )
@@ -202,12 +202,12 @@ def test_something_else_than_options_by_topic(topics: Any, reason: str) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"enable_idempotence": True}])
 @pytest.mark.parametrize("acks", [0, 1])
-def test_idempotence_is_not_given_up_for_one_topic(acks: int, options: dict[str, Any]) -> None:
+def test_idempotence_is_not_disabled_for_one_topic(acks: int, options: dict[str, Any]) -> None:
     text = problem_of({"t": {"acks": acks}}, **options)
     assert text.startswith(f"topic_options['t']: acks={acks} cannot be used with idempotence")
 
 
-def test_acks_of_a_topic() -> None:
+def test_acks_can_differ_by_topic() -> None:
     for options in ({"enable_idempotence": False}, {"acks": 1}):
         config = with_topics({"a": {"acks": 0}, "b": {"acks": "all"}, "c": {}}, **options)
         assert [own.acks for own in config.topic_options] == [0, -1, config.acks]
@@ -220,7 +220,7 @@ def test_the_delivery_timeout_covers_the_longest_linger() -> None:
     assert text.startswith("topic_options['a']: delivery_timeout_ms=140000 must be at least 230000")
 
 
-def test_a_problem_of_the_producers_is_not_repeated_for_every_topic() -> None:
+def test_an_error_of_the_producer_is_not_repeated_for_every_topic() -> None:
     topics = {"a": {"linger_ms": 3}, "b": {}}
     assert "topic_options" not in problem_of(topics, compression_level=3)
     assert "topic_options" not in problem_of(topics, delivery_timeout_ms=-5)

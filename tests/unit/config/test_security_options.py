@@ -1,4 +1,4 @@
-"""Options of TLS and SASL in the words of every client; what may be a password is told nowhere."""
+"""TLS and SASL options in the spelling of every client; passwords are shown nowhere."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ CLIENT = {"sasl_oauthbearer_client_id": "i", "sasl_oauthbearer_client_secret": "
     ],
     ids=lambda value: None if isinstance(value, str) else "",
 )
-def test_what_does_not_go_together(options: dict[str, Any], words: str) -> None:
+def test_inconsistent_security_options_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as raised:
         ProducerConfig.from_options(options)
     assert words in str(raised.value)
@@ -133,7 +133,7 @@ LOGINS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("options", LOGINS.values(), ids=LOGINS)
-def test_the_same_login_in_the_words_of_three_clients(options: dict[str, Any]) -> None:
+def test_a_login_can_be_spelled_as_in_three_clients(options: dict[str, Any]) -> None:
     config = ProducerConfig.from_options(options)
     assert config.sasl_plain_username == "u"
     assert config.sasl_plain_password is not None
@@ -153,11 +153,11 @@ def test_the_same_login_in_the_words_of_three_clients(options: dict[str, Any]) -
         ("ssl.endpoint.identification.algorithm", "", "ssl_check_hostname", False),
         ("ssl.endpoint.identification.algorithm", "https", "ssl_check_hostname", True),
         ("enable.ssl.certificate.verification", True, "enable_ssl_certificate_verification", True),
-        # What a file of Java's says besides is ignored.
+        # Other options of a Java file are ignored.
         ("ssl.truststore.type", "PEM", "ssl_cafile", None),
         ("ssl.keystore.type", "PEM", "ssl_certfile", None),
         ("ssl.protocol", "PEM", "ssl_enabled_protocols", None),
-        # Versions that are too old are passed over: programs list them for clusters of long ago.
+        # Obsolete versions are skipped: programs list them for old clusters.
         *(
             ("ssl.enabled.protocols", given, "ssl_enabled_protocols", kept)
             for given, kept in [
@@ -170,12 +170,12 @@ def test_the_same_login_in_the_words_of_three_clients(options: dict[str, Any]) -
         ),
     ],
 )
-def test_tls_in_the_words_of_other_clients(name: str, given: Any, option: str, kept: Any) -> None:
+def test_tls_options_of_other_clients_work(name: str, given: Any, option: str, kept: Any) -> None:
     config = ProducerConfig.from_options({"security_protocol": "SSL", name: given})
     assert getattr(config, option) == kept
 
 
-def test_extensions_of_a_token_in_javas_words() -> None:
+def test_token_extensions_in_a_jaas_config() -> None:
     """``extension_NAME`` (KIP-342), as with Confluent Cloud."""
     jaas = JAAS.format(BEARER, 'extension_logicalCluster="lkc-1" extension_poolId="pool-2"')
     options = {**OAUTH, "sasl_oauth_token_provider": print, "sasl.jaas.config": jaas}
@@ -184,7 +184,7 @@ def test_extensions_of_a_token_in_javas_words() -> None:
     assert config.sasl_oauthbearer_extensions == extensions
 
 
-def test_only_socks_needs_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_socks_proxy_needs_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "python_socks", None)
     tunnel = ProducerConfig.from_options({"proxy_url": "http://proxy:3128"})
     assert tunnel.proxy_url is not None
@@ -201,8 +201,8 @@ def test_only_socks_needs_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
         *("socks5://proxy", "socks5h://:1080", "http://user:canary@"),
     ],
 )
-def test_a_proxy_that_no_parser_could_find(url: str) -> None:
-    """Of a password with a slash the first part would be taken for the host's name, and told."""
+def test_an_ambiguous_proxy_url_is_refused(url: str) -> None:
+    """The first part of a password with a slash would be parsed and shown as the host."""
     with pytest.raises(ConfigError, match=r"proxy_url: expected socks5://.*%2F") as raised:
         ProducerConfig.from_options({"proxy_url": url})
     assert "canary" not in str(raised.value)
@@ -215,11 +215,11 @@ def test_a_proxy_that_no_parser_could_find(url: str) -> None:
         *("socks5://u:p@w@proxy:1080", "socks5h://proxy:1080"),
     ],
 )
-def test_ways_to_write_a_proxy(url: str) -> None:
+def test_valid_proxy_urls_are_accepted(url: str) -> None:
     assert ProducerConfig.from_options({"proxy_url": url}).proxy_url is not None
 
 
-def test_an_issuer_may_have_any_port() -> None:
+def test_the_token_url_may_have_any_port() -> None:
     ProducerConfig.from_options({**OAUTH, **CLIENT, URL: "https://issuer:65535/t"})
 
 
@@ -236,7 +236,7 @@ SECRETS = [(one.name, name) for one in OPTIONS.values() if one.secret for name i
 
 
 class Plugged:
-    """An object of the application's whose repr says more than it should."""
+    """An application's object whose repr contains a secret."""
 
     def __repr__(self) -> str:
         return SECRET
@@ -248,27 +248,27 @@ class Plugged:
         return record
 
 
-def what_is_told_of(name: str, caplog: pytest.LogCaptureFixture) -> str:
-    """In errors and logs, of an option whose value is SECRET."""
-    told = ""
+def messages_about(name: str, caplog: pytest.LogCaptureFixture) -> str:
+    """Errors and log lines about an option whose value is SECRET."""
+    messages = ""
     with caplog.at_level(logging.DEBUG):
         try:
             ProducerConfig.from_options({name: SECRET})
         except ConfigError as error:
-            told = f"{error} {error!r} {pickle.dumps(error)!r}"
-    return told + caplog.text
+            messages = f"{error} {error!r} {pickle.dumps(error)!r}"
+    return messages + caplog.text
 
 
 @pytest.mark.parametrize(("option", "name"), [*((name, name) for name in FOREIGN), *SECRETS])
 def test_the_value_of_a_secret_or_foreign_option_is_never_shown(
     option: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = what_is_told_of(name, caplog)
-    assert option in told
-    assert SECRET not in told
+    messages = messages_about(name, caplog)
+    assert option in messages
+    assert SECRET not in messages
 
 
-def test_a_configuration_that_has_secrets_goes_into_no_pickle() -> None:
+def test_a_configuration_with_secrets_cannot_be_pickled() -> None:
     config = ProducerConfig.from_options(
         {
             "security_protocol": "SASL_SSL",
@@ -282,7 +282,7 @@ def test_a_configuration_that_has_secrets_goes_into_no_pickle() -> None:
         pickle.dumps(config)
 
 
-def test_what_is_plugged_in_is_named_by_its_type() -> None:
+def test_the_repr_shows_the_types_of_plugged_objects() -> None:
     config = ProducerConfig.from_options(
         {"value_serializer": Plugged(), "key_serializer": Plugged(), "interceptors": [Plugged()]}
     )
@@ -290,7 +290,7 @@ def test_what_is_plugged_in_is_named_by_its_type() -> None:
     assert repr(config).count("test_security_options.Plugged") == 3
 
 
-def test_a_producer_tells_its_name_only(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_repr_of_a_producer_shows_only_its_client_id(caplog: pytest.LogCaptureFixture) -> None:
     with (
         caplog.at_level(logging.DEBUG),
         KafkaProducer(client_id="quiet", value_serializer=Plugged()) as producer,
@@ -317,13 +317,13 @@ def test_a_producer_tells_its_name_only(caplog: pytest.LogCaptureFixture) -> Non
         ("ssl.endpoint.identification.algorithm", "none", "none"),
     ],
 )
-def test_a_text_is_a_number_only_where_one_is_wanted(name: str, text: str, value: object) -> None:
-    """In files, on command lines and in Spark everything is text, and a password may be digits."""
+def test_text_is_converted_by_the_type_of_the_option(name: str, text: str, value: object) -> None:
+    """Files, command lines and Spark give text; a password may consist of digits."""
     found = from_text(name, text)
     assert (type(found), found) == (type(value), value)
 
 
-def test_a_mistyped_name_is_put_right() -> None:
+def test_a_misspelled_option_gets_a_suggestion() -> None:
     with pytest.raises(ConfigError, match="did you mean 'sasl_plain_password'"):
         ProducerConfig.from_options({"sasl_plain_pasword": SECRET})
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Delivery reports: what an interrupted wait leaves, and those that are left at the end."""
+"""Delivery reports of the confluent API: waiting threads, interruptions and closing."""
 
 from __future__ import annotations
 
@@ -52,52 +52,52 @@ def test_an_exception_at_any_moment_of_a_wait_leaves_it_usable() -> None:
                 lambda it=reports: it.wait(1e-6),  # type: ignore[misc]
                 0.0002 + number * 3e-7,
             )
-            teller = threading.Thread(target=reports.call_soon, args=(lambda: None,), daemon=True)
-            teller.start()
-            teller.join(LONG)
-            assert not teller.is_alive(), "an interrupted wait has left a lock held"
+            caller = threading.Thread(target=reports.call_soon, args=(lambda: None,), daemon=True)
+            caller.start()
+            caller.join(LONG)
+            assert not caller.is_alive(), "an interrupted wait has left a lock held"
             assert reports.serve() == 1
 
 
-def test_threads_add_records_of_other_batches_than_each_other() -> None:
-    """Without a GIL, a thread could read the latest batch while another one replaced it."""
+def test_threads_can_add_records_of_different_batches() -> None:
+    """Without a GIL, a thread could read the latest batch while another replaces it."""
     callbacks, reports = Callbacks(), new_reports()
 
     def add_and_end(batches: int) -> int:
-        heard = 0
+        served = 0
         for _ in range(batches):
             outcome = BatchDelivery(TopicPartition("t", 0), lambda: None, callbacks)
             added_to(reports, outcome, records=2)
             outcome.succeed(0, -1)
-            heard += reports.serve()
-        return heard
+            served += reports.serve()
+        return served
 
     with ThreadPoolExecutor(THREADS) as pool:
         calls = [pool.submit(add_and_end, 10_000) for _ in range(THREADS)]
-        heard = sum(call.result(LONG) for call in calls)
-    assert (heard + reports.serve(), reports.waiting) == (2 * 10_000 * THREADS, 0)
+        served = sum(call.result(LONG) for call in calls)
+    assert (served + reports.serve(), reports.waiting) == (2 * 10_000 * THREADS, 0)
 
 
-def test_threads_begin_and_end_waits_while_others_have_something_ready() -> None:
+def test_threads_can_wait_while_others_add_calls() -> None:
     reports = new_reports()
 
     def wait_often(times: int) -> None:
         for _ in range(times):
             reports.wait(1e-6)
 
-    def have_ready(times: int) -> None:
+    def add_calls(times: int) -> None:
         for _ in range(times):
             reports.call_soon(lambda: None)
 
     with ThreadPoolExecutor(THREADS) as pool:
-        work = (wait_often, have_ready)
+        work = (wait_often, add_calls)
         for call in [pool.submit(work[n % 2], 10_000) for n in range(THREADS)]:
             call.result(LONG)
     assert reports.serve() == 10_000 * THREADS // 2
 
 
 class HeldCallbacks:
-    """Callbacks that are held up, as while the sender ends the last batches."""
+    """Callbacks on hold, as while the sender completes the last batches."""
 
     def __init__(self) -> None:
         self.callbacks = Callbacks("reports")
@@ -114,42 +114,42 @@ class HeldCallbacks:
 
 
 def added_to(reports: DeliveryReports, outcome: BatchDelivery, records: int = 1) -> list[Any]:
-    """The errors of ``records`` records, once they have their reports."""
-    heard: list[Any] = []
+    """Add ``records`` records; the list gets an error for each report."""
+    errors: list[Any] = []
     for index in range(records):
         future = FutureRecordMetadata(outcome, index, 1000, 3, 5, -1)
-        reports.add(future, lambda error, _: heard.append(error), b"key", b"value", None, 0.0)
-    return heard
+        reports.add(future, lambda error, _: errors.append(error), b"key", b"value", None, 0.0)
+    return errors
 
 
-def test_the_last_reports_wait_for_no_callback() -> None:
+def test_closing_serves_the_last_reports_without_waiting_for_callbacks() -> None:
     held, reports, closed = HeldCallbacks(), new_reports(), ProducerClosedError("closed")
     outcome = held.outcome()
-    heard = added_to(reports, outcome)
+    errors = added_to(reports, outcome)
     outcome.fail(closed)
-    assert reports.serve() == 0, "the callback is held up"
+    assert reports.serve() == 0, "the callback is on hold"
     assert reports.end() is None
     held.go_on()
     assert reports.serve() == 0
-    assert (heard, reports.waiting) == ([closed], 0)
+    assert (errors, reports.waiting) == ([closed], 0)
 
 
 def test_a_batch_without_an_outcome_is_not_reported_at_the_end() -> None:
     held, reports = HeldCallbacks(), new_reports()
-    heard = added_to(reports, held.outcome())
+    errors = added_to(reports, held.outcome())
     assert reports.end() is None
-    assert (heard, reports.waiting) == ([], 1)
+    assert (errors, reports.waiting) == ([], 1)
     held.go_on()
 
 
-def test_a_batch_that_was_split_is_reported_at_the_end_once_all_its_parts_have_ended() -> None:
+def test_a_split_batch_is_reported_once_all_its_parts_are_complete() -> None:
     held, reports, closed = HeldCallbacks(), new_reports(), ProducerClosedError("closed")
     whole, first, second = held.outcome(), held.outcome(), held.outcome()
-    heard = added_to(reports, whole, records=3)
+    errors = added_to(reports, whole, records=3)
     whole.split_into([(0, first), (2, second)])
     first.succeed(7, -1)
     assert reports.end() is None
     second.fail(closed)
     assert reports.end() is None
-    assert heard == [None, None, closed]
+    assert errors == [None, None, closed]
     held.go_on()

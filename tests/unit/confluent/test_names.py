@@ -1,4 +1,4 @@
-"""Errors, messages, partitions and members of groups under librdkafka's names and words."""
+"""The confluent-kafka API: errors, messages, partitions and group members."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ from kprod.transactional.group_offsets import group_member
 from kprod.types import Persisted
 from tests.support.ports import free_port
 
-THEIRS = {
+ORIGINAL_CODES = {
     name: code for name, code in vars(confluent_kafka.KafkaError).items() if isinstance(code, int)
 }
 
 
-def test_every_code_has_their_name_and_words() -> None:
-    for name, code in THEIRS.items():
+def test_every_code_has_the_name_and_text_of_librdkafka() -> None:
+    for name, code in ORIGINAL_CODES.items():
         assert getattr(KafkaError, name) == code
         ours, original = KafkaError(code), confluent_kafka.KafkaError(code)
         assert (ours.name(), ours.str()) == (original.name(), original.str())
         assert repr(ours) == str(ours) == repr(original)
-    assert set(THEIRS.values()) == {*LOCAL, *BROKER}
+    assert set(ORIGINAL_CODES.values()) == {*LOCAL, *BROKER}
     with pytest.raises(AttributeError, match="_NO_SUCH_CODE"):
         KafkaError._NO_SUCH_CODE  # noqa: B018
     assert KafkaError(4242).code() == 4242
 
 
-def test_errors_equal_their_codes() -> None:
+def test_an_error_equals_its_code() -> None:
     error = KafkaError(KafkaError._MSG_TIMED_OUT, "too late", retriable=True)
     assert error == KafkaError._MSG_TIMED_OUT
     assert error == KafkaError(-192)
@@ -64,7 +64,7 @@ def test_errors_equal_their_codes() -> None:
     assert not again.txn_requires_abort()
 
 
-def test_exceptions_carry_them() -> None:
+def test_exceptions_carry_the_error() -> None:
     with pytest.raises(KafkaException) as caught:
         raise KafkaException(KafkaError(3))
     assert caught.value.args[0].code() == 3
@@ -98,29 +98,29 @@ def test_exceptions_carry_them() -> None:
         (native.SaslAuthenticationError("x"), "_AUTHENTICATION", "Local: "),
     ],
 )
-def test_errors_of_kprod_have_a_code(error: native.KprodError, code: str, words: str) -> None:
-    told = from_native(error)
-    assert told.name() == code
-    assert told.str().startswith(words)
-    conflict = isinstance(error, native.UnfinishedCallError)  # which passes
-    assert told.retriable() == (error.retriable or conflict)
-    assert not told.fatal()
+def test_native_errors_have_a_code(error: native.KprodError, code: str, words: str) -> None:
+    result = from_native(error)
+    assert result.name() == code
+    assert result.str().startswith(words)
+    conflict = isinstance(error, native.UnfinishedCallError)  # retriable
+    assert result.retriable() == (error.retriable or conflict)
+    assert not result.fatal()
 
 
-def test_what_never_left_and_what_may_have_been_stored_are_told_apart_by_purge() -> None:
+def test_purge_codes_distinguish_unsent_from_maybe_stored_records() -> None:
     closed = native.ProducerClosedError("x")
     assert from_native(closed).name() == "_PURGE_QUEUE"
     closed.persisted = Persisted.MAYBE
     assert from_native(closed).name() == "_PURGE_INFLIGHT"
 
 
-def test_a_name_that_was_not_resolved_has_its_code() -> None:
+def test_an_unresolved_host_name_has_its_own_code() -> None:
     resolving = native.ConnectionLost("x")
     resolving.__cause__ = socket.gaierror(-2, "Name or service not known")
     assert from_native(resolving).name() == "_RESOLVE"
 
 
-def test_programs_that_import_confluent_kafka_catch_ours_by_theirs() -> None:
+def test_errors_can_be_caught_as_the_classes_of_confluent_kafka() -> None:
     with pytest.raises(confluent_kafka.KafkaException) as caught:
         Producer({"no.such": 1})
     assert isinstance(caught.value, KafkaException)
@@ -128,13 +128,13 @@ def test_programs_that_import_confluent_kafka_catch_ours_by_theirs() -> None:
     assert (type(again), again.args) == (KafkaException, caught.value.args)
 
 
-def test_the_face_loads_neither_asyncio_nor_librdkafka() -> None:
+def test_importing_the_package_loads_neither_asyncio_nor_librdkafka() -> None:
     script = """
 import sys
-import kprod.confluent as face
-face.Producer({"bootstrap.servers": "127.0.0.1:1"}).close()
+import kprod.confluent as package
+package.Producer({"bootstrap.servers": "127.0.0.1:1"}).close()
 print(*[name for name in ("asyncio", "confluent_kafka") if name in sys.modules])
-assert face.AIOProducer.__name__ == "AIOProducer" and "asyncio" in sys.modules
+assert package.AIOProducer.__name__ == "AIOProducer" and "asyncio" in sys.modules
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == []
@@ -143,22 +143,22 @@ assert face.AIOProducer.__name__ == "AIOProducer" and "asyncio" in sys.modules
 ARGUMENTS = ("t", 1, 2, b"k", b"value", [("h", b"x")], None, (1, 4), 5.5, 3, 6)
 
 
-def test_a_message_tells_what_it_was_made_of() -> None:
+def test_a_message_returns_its_arguments() -> None:
     message = Message(*ARGUMENTS)
-    told = (message.topic(), message.partition(), message.offset(), message.key(), message.value())
-    assert told == ARGUMENTS[:5]
+    first = (message.topic(), message.partition(), message.offset(), message.key(), message.value())
+    assert first == ARGUMENTS[:5]
     rest = (message.headers(), message.error(), message.timestamp(), message.latency())
     assert (*rest, message.leader_epoch(), message.delivery_count()) == ARGUMENTS[5:]
     assert len(message) == 5
     assert (message.deserialized_key(), message.deserialized_value()) == ARGUMENTS[3:5]
 
 
-def test_every_call_of_their_message_is_one_of_ours() -> None:
+def test_a_message_has_every_public_method_of_the_original() -> None:
     names = {name for name in vars(confluent_kafka.Message) if not name.startswith("_")}
     assert names <= set(dir(Message))
 
 
-def test_what_is_not_known_is_none() -> None:
+def test_missing_attributes_of_a_message_are_none() -> None:
     message = Message()
     assert message.partition() is message.offset() is message.latency() is None
     assert message.leader_epoch() is message.delivery_count() is message.topic() is None
@@ -167,7 +167,7 @@ def test_what_is_not_known_is_none() -> None:
     assert bool(message)
 
 
-def test_messages_are_compared_and_pickled_by_what_they_hold() -> None:
+def test_messages_are_compared_and_pickled_by_value() -> None:
     message = Message(*ARGUMENTS)
     assert message == pickle.loads(pickle.dumps(message)) == Message(*ARGUMENTS)
     assert message != Message()
@@ -178,7 +178,7 @@ def test_messages_are_compared_and_pickled_by_what_they_hold() -> None:
         Message(delivery_count=2**15)
 
 
-def test_keys_go_where_the_partitioners_put_them() -> None:
+def test_partitioner_functions_give_the_original_partitions() -> None:
     for key in (b"a", b"key", bytes(range(200))):
         for function in (murmur2, consistent, fnv1a):
             theirs = getattr(confluent_kafka, function.__name__)
@@ -200,14 +200,14 @@ def test_keys_go_where_the_partitioners_put_them() -> None:
         {"topic": "t", "leader_epoch": -1, "offset": OFFSET_END},
     ],
 )
-def test_it_has_what_theirs_has(arguments: dict[str, Any]) -> None:
+def test_topic_partition_has_the_original_attributes(arguments: dict[str, Any]) -> None:
     ours, theirs = TopicPartition(**arguments), confluent_kafka.TopicPartition(**arguments)
     for name in ("topic", "partition", "offset", "metadata", "leader_epoch", "error"):
         assert getattr(ours, name) == getattr(theirs, name)
     assert repr(ours) == str(ours) == str(theirs)
 
 
-def test_they_are_equal_and_sorted_by_topic_and_partition() -> None:
+def test_topic_partitions_are_compared_by_topic_and_partition() -> None:
     one, two = TopicPartition("a", 1, 5), TopicPartition("a", 1, 6)
     assert one == two
     assert hash(one) == hash(two)
@@ -236,7 +236,7 @@ def test_without_a_transactional_id_transactions_are_not_configured() -> None:
     assert producer.close()
 
 
-def of_a_consumer(**more: Any) -> Any:
+def consumer_metadata(**more: Any) -> Any:
     settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "a group", "log_level": 0, **more}
     consumer = confluent_kafka.Consumer(settings)
     try:
@@ -245,12 +245,12 @@ def of_a_consumer(**more: Any) -> Any:
         consumer.close()
 
 
-def test_a_member_with_a_name_of_its_own() -> None:
-    found = group_member(of_a_consumer(**{"group.instance.id": "one"}))
+def test_group_member_reads_a_static_member() -> None:
+    found = group_member(consumer_metadata(**{"group.instance.id": "one"}))
     assert found == GroupMetadata("a group", -1, "", "one")
 
 
-def test_a_member_of_a_generation() -> None:
+def test_group_member_reads_a_generation() -> None:
     written = b"CGMDv2:" + (7).to_bytes(4, "little") + b"g\0member-1\0\x01"
     assert group_member(written) == GroupMetadata("g", 7, "member-1", None)
 
@@ -258,6 +258,6 @@ def test_a_member_of_a_generation() -> None:
 @pytest.mark.parametrize(
     "found", [b"", b"CGMDv3:\0\0\0\0g\0m\0\x01", b"CGMDv2:\0\0\0\0g\0m\0", b"CGMDv2:", b"group"]
 )
-def test_another_layout_is_told_of(found: bytes) -> None:
+def test_group_member_refuses_an_unknown_layout(found: bytes) -> None:
     with pytest.raises(RecordTypeError, match=r"kprod\.GroupMetadata"):
         group_member(found)

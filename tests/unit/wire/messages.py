@@ -1,4 +1,4 @@
-"""Each exchange with a broker: what kprod asks as kio reads it, and what it makes of an answer."""
+"""Request and response of each API: fields as kio names them, and the decoded result."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ NUMBER, CLIENT = 7, "me"
 
 
 class Exchange(NamedTuple):
-    """Fields of both messages as kio names them; ``told`` is what ``decode`` makes of ``answer``.
+    """Fields of both messages as kio names them; ``decode`` turns ``answer`` into ``expected``.
 
-    ``asked`` is None where ``property/test_wire.py`` draws the requests.
+    ``request`` is None where ``property/test_wire.py`` draws the requests.
     """
 
     answer: Fields
     decode: Callable[[int, memoryview], Any]
-    told: Callable[[int], Any]
+    expected: Callable[[int], Any]
     encode: Callable[[int], bytes] | None = None
-    asked: Fields | None = None
+    request: Fields | None = None
 
 
 def rows(names: str, *values: tuple[Any, ...]) -> list[Fields]:
-    """Structures with these fields."""
+    """Structures with the fields ``names``."""
     return [dict(zip(names.split(), each, strict=True)) for each in values]
 
 
@@ -52,22 +52,22 @@ def encoding(encode: Callable[..., bytes], *arguments: Any) -> Callable[[int], b
     return lambda version: encode(version, NUMBER, CLIENT, *arguments)
 
 
-def asking(question: Question[Any], asked: Fields, answer: Fields, told: object) -> Exchange:
-    both = (told, THROTTLE_MS)
-    return Exchange(answer, question.decode, lambda _: both, encoding(question.encode), asked)
+def asking(question: Question[Any], request: Fields, answer: Fields, expected: object) -> Exchange:
+    both = (expected, THROTTLE_MS)
+    return Exchange(answer, question.decode, lambda _: both, encoding(question.encode), request)
 
 
 def coordinating(
     name: str,
     arguments: tuple[Any, ...],
-    asked: Fields,
+    request: Fields,
     answer: Fields,
-    told: Callable[[int], Any],
+    expected: Callable[[int], Any],
 ) -> Exchange:
-    """Those of ``kprod.wire.transactions``."""
+    """An exchange of ``kprod.wire.transactions``."""
     encode = getattr(transactions, f"encode_{name}_request")
     decode = getattr(transactions, f"decode_{name}_response")
-    return Exchange(answer, decode, told, encoding(encode, *arguments), asked)
+    return Exchange(answer, decode, expected, encoding(encode, *arguments), request)
 
 
 def produced(version: int) -> Any:
@@ -145,7 +145,7 @@ FETCHED = {
     "preferred_read_replica": -1,
     "records": b"records",
 }
-WHO = {"transactional_id": "tx", "producer_id": 4000, "producer_epoch": 3}
+PRODUCER_FIELDS = {"transactional_id": "tx", "producer_id": 4000, "producer_epoch": 3}
 PRODUCER = (4000, 3)
 MEMBER: Fields = {
     "group_id": "group",
@@ -154,10 +154,10 @@ MEMBER: Fields = {
     "group_instance_id": "i",
 }
 COORDINATOR = {"node_id": 2, "host": "h", "port": 9092, "error_message": None}
-NOTE = "x" * 3_000 + "\n"
-"""The metadata of an offset is for programs: nothing of it is cut, or made fit for a log."""
+TEXT = "x" * 3_000 + "\n"
+"""The metadata of an offset is neither truncated nor made printable."""
 OFFSETS = [OffsetToCommit("a", 0, 5, 2, "note"), OffsetToCommit("a", 1, 2**40)]
-COMMITTED = [CommittedOffset("a", 0, 5, NOTE.encode(), 0), CommittedOffset("a", 2, -1, b"", 88)]
+COMMITTED = [CommittedOffset("a", 0, 5, TEXT.encode(), 0), CommittedOffset("a", 2, -1, b"", 88)]
 OPTIONS = [
     {"name": name, "value": value, "config_source": source, "is_sensitive": value is None}
     | {"synonyms": [{"name": "log.retention.ms", "value": None, "source": 5}]}
@@ -311,7 +311,7 @@ EXCHANGES: dict[ApiKey, Exchange] = {
         {
             "transaction_states": [
                 {
-                    **WHO,
+                    **PRODUCER_FIELDS,
                     "transaction_state": "Ongoing",
                     "transaction_timeout": 60_000,
                     "transaction_start_time": 1_700_000_000_000,
@@ -336,7 +336,7 @@ EXCHANGES: dict[ApiKey, Exchange] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: coordinating(
         "add_partitions",
         ("tx", PRODUCER, {"a": [0, 2], "b": [1]}),
-        {f"v3_and_below_{name}": value for name, value in WHO.items()}
+        {f"v3_and_below_{name}": value for name, value in PRODUCER_FIELDS.items()}
         | {"v3_and_below_topics": rows("name partitions", ("a", (0, 2)), ("b", (1,)))},
         {
             "results_by_topic_v3_and_below": rows(
@@ -349,7 +349,7 @@ EXCHANGES: dict[ApiKey, Exchange] = {
     ApiKey.ADD_OFFSETS_TO_TXN: coordinating(
         "add_offsets",
         ("tx", PRODUCER, "group"),
-        {**WHO, "group_id": "group"},
+        {**PRODUCER_FIELDS, "group_id": "group"},
         {"error_code": 51},
         lambda _: transactions.CodeReply(51, THROTTLE_MS),
     ),
@@ -357,7 +357,7 @@ EXCHANGES: dict[ApiKey, Exchange] = {
         "txn_offset_commit",
         ("tx", PRODUCER, transactions.GroupMetadata(*MEMBER.values()), OFFSETS),
         {
-            **WHO,
+            **PRODUCER_FIELDS,
             **MEMBER,
             "topics": of(
                 "a",
@@ -383,7 +383,7 @@ EXCHANGES: dict[ApiKey, Exchange] = {
                 "a",
                 rows(
                     "partition_index committed_offset metadata error_code",
-                    *((0, 5, NOTE, 0), (2, -1, None, 88)),
+                    *((0, 5, TEXT, 0), (2, -1, None, 88)),
                 ),
             )
         },
@@ -392,7 +392,7 @@ EXCHANGES: dict[ApiKey, Exchange] = {
     ApiKey.END_TXN: coordinating(
         "end_txn",
         ("tx", PRODUCER, True),
-        {**WHO, "committed": True},
+        {**PRODUCER_FIELDS, "committed": True},
         {"producer_id": 4000, "producer_epoch": 4},
         lambda v: transactions.EndTxnReply(0, (4000, 4) if v >= 5 else None, THROTTLE_MS),
     ),

@@ -1,4 +1,4 @@
-"""Frames and their fields, the versions that are agreed on, and bytes that were damaged."""
+"""Frames, primitive fields, version negotiation and damaged responses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_impossible_size_ends_the_stream(size: int, step: int) -> None:
         fed(reader, *(prefix[at : at + step] for at in range(0, 4, step)))
 
 
-def test_the_limits_themselves_are_allowed() -> None:
+def test_frames_of_the_minimum_and_maximum_size_are_allowed() -> None:
     assert fed(FrameReader(max_frame_bytes=1000), frame(b"1234"), frame(bytes(1000)))
 
 
@@ -53,13 +53,13 @@ def test_the_limits_themselves_are_allowed() -> None:
         (b"220 mail.example.org ESMTP\r\n", "is this a Kafka broker"),
     ],
 )
-def test_another_protocol_is_recognised(greeting: bytes, hint: str) -> None:
+def test_the_error_names_the_protocol_of_the_peer(greeting: bytes, hint: str) -> None:
     with pytest.raises(ProtocolError, match=hint):
         FrameReader().feed(greeting)
 
 
 @pytest.mark.parametrize(("size", "step"), [(10_000, 1), (200_000, 1000), (200_000, 32_768)])
-def test_an_unfinished_frame_takes_at_most_twice_what_has_come(size: int, step: int) -> None:
+def test_an_incomplete_frame_takes_at_most_twice_the_received_bytes(size: int, step: int) -> None:
     reader, arrived = FrameReader(), 0
     of_frames = [tracemalloc.Filter(inclusive=True, filename_pattern=framing.__file__)]
     stream = frame(bytes(size))[:-1]
@@ -77,7 +77,7 @@ def test_an_unfinished_frame_takes_at_most_twice_what_has_come(size: int, step: 
     assert (len(found), bytes(found[-2:])) == (size, b"\0!")
 
 
-def test_a_client_id_no_broker_takes_is_refused() -> None:
+def test_a_client_id_that_is_too_long_is_refused() -> None:
     with pytest.raises(ValueError, match="40000 bytes"):
         encode_request_header(ApiKey.PRODUCE, 8, 1, "x" * 40_000)
 
@@ -149,9 +149,7 @@ def test_a_tagged_field_ends_where_its_size_says() -> None:
         (lambda data: flexible(data).skip_tags(), b"\xff\xff\xff\xff\x0f"),
     ],
 )
-def test_bytes_that_do_not_fit_are_a_protocol_error(
-    read: Callable[[bytes], object], data: bytes
-) -> None:
+def test_invalid_fields_are_a_protocol_error(read: Callable[[bytes], object], data: bytes) -> None:
     with pytest.raises(ProtocolError, match=r"^a message: .* at byte \d+$"):
         read(data)
 
@@ -169,7 +167,7 @@ def test_bytes_that_do_not_fit_are_a_protocol_error(
         (ApiKey.PRODUCE, (13, 20), None, 13),
         (ApiKey.PRODUCE, (3, 13), 12, 12),
         (ApiKey.PRODUCE, (3, 13), 99, 13),
-        # Its responses cannot be read from every broker that offers it.
+        # Some brokers that offer version 5 send unreadable responses.
         (ApiKey.PRODUCE, (0, 5), None, 4),
         (ApiKey.PRODUCE, (0, 13), 5, 4),
         (ApiKey.METADATA, (0, 5), None, 5),
@@ -185,7 +183,7 @@ PRODUCE = ApiKey.PRODUCE
 
 
 @pytest.mark.parametrize(
-    ("theirs", "cap", "told"),
+    ("theirs", "cap", "message"),
     [
         ({PRODUCE: (0, 2)}, None, r"PRODUCE.*0-2.*3-13"),
         ({PRODUCE: (14, 20)}, None, r"PRODUCE.*14-20.*3-13"),
@@ -197,26 +195,26 @@ PRODUCE = ApiKey.PRODUCE
         ({}, None, r"PRODUCE.*does not offer it.*3-13"),
     ],
 )
-def test_no_shared_version_names_api_and_both_ranges(
-    theirs: dict[int, tuple[int, int]], cap: int | None, told: str
+def test_the_error_without_a_shared_version_names_both_ranges(
+    theirs: dict[int, tuple[int, int]], cap: int | None, message: str
 ) -> None:
-    with pytest.raises(UnsupportedVersionError, match=told):
+    with pytest.raises(UnsupportedVersionError, match=message):
         ApiVersions(theirs).pick(PRODUCE, cap)
 
 
-# Damaged responses end in ProtocolError or in some value, and in nothing else ---------------------
+# Damaged responses raise ProtocolError or give some value, nothing else ---------------------------
 
 
-TELLING = (0x00, 0x01, 0x7F, 0x80, 0xFF)
-"""Nothing, null, the longest byte, a varint that goes on, a negative number."""
+EDGE_BYTES = (0x00, 0x01, 0x7F, 0x80, 0xFF)
+"""Zero, null, the largest int8, a varint that continues, a negative number."""
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY)
-def test_telling_changes_of_one_byte(api: ApiKey, version: int) -> None:
+def test_a_changed_byte_gives_a_value_or_a_protocol_error(api: ApiKey, version: int) -> None:
     body = answer(api, version)
     damaged = bytearray(body)
     for at, byte in enumerate(body):
-        for value in TELLING:
+        for value in EDGE_BYTES:
             damaged[at] = value
             with suppress(ProtocolError):
                 EXCHANGES[api].decode(version, memoryview(bytes(damaged)))
@@ -224,7 +222,7 @@ def test_telling_changes_of_one_byte(api: ApiKey, version: int) -> None:
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY)
-def test_every_truncation(api: ApiKey, version: int) -> None:
+def test_every_truncated_response_is_a_protocol_error(api: ApiKey, version: int) -> None:
     body = memoryview(answer(api, version))
     for size in range(len(body)):
         with pytest.raises(ProtocolError):

@@ -1,4 +1,4 @@
-"""What kprod asks, kio reads; what kio answers, kprod reads; and answers that are odd."""
+"""Requests read by kio, responses written by kio, and unusual responses."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from tests.unit.wire.messages import CLIENT, EVERY, EXCHANGES, ID, NUMBER, answe
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY)
-def test_answers_of_every_version_whatever_comes_behind_them(api: ApiKey, version: int) -> None:
+def test_responses_of_every_version_are_decoded(api: ApiKey, version: int) -> None:
     for rest in (b"", b"\xff" * 9):
         found = EXCHANGES[api].decode(version, memoryview(answer(api, version) + rest))
-        assert found == EXCHANGES[api].told(version)
+        assert found == EXCHANGES[api].expected(version)
 
 
 @pytest.mark.parametrize(
-    "api", [api for api, each in EXCHANGES.items() if each.asked], ids=lambda api: str(api.name)
+    "api", [api for api, each in EXCHANGES.items() if each.request], ids=lambda api: str(api.name)
 )
-def test_requests_of_every_version(api: ApiKey) -> None:
+def test_requests_of_every_version_are_read_by_kio(api: ApiKey) -> None:
     exchange = EXCHANGES[api]
     assert exchange.encode is not None
-    assert exchange.asked is not None
+    assert exchange.request is not None
     absent: set[str] = set()
     present: set[str] = set()
     for version in versions(api):
         header, body = read_request(api, version, exchange.encode(version))
         assert (header.correlation_id, header.client_id) == (NUMBER, CLIENT)
-        compare(body, exchange.asked, present, absent)
+        compare(body, exchange.request, present, absent)
     assert absent <= present, "fields that no version has"
 
 
-def compare(body: Any, asked: dict[str, Any], present: set[str], absent: set[str]) -> None:
+def compare(body: Any, request: dict[str, Any], present: set[str], absent: set[str]) -> None:
     """Compare the fields that this version of a message has."""
-    for name, expected in asked.items():
+    for name, expected in request.items():
         if not hasattr(body, name):
             absent.add(name)
             continue
@@ -58,7 +58,7 @@ def body(text: str) -> memoryview:
     return memoryview(bytes.fromhex(text))
 
 
-def test_metadata_topic_known_by_id_only() -> None:
+def test_a_metadata_topic_may_have_only_an_id() -> None:
     topic = "006400" + ID.bytes.hex() + "00018000000000"
     reply = control.decode_metadata_response(12, body("000000000100ffffffff02" + topic + "00"))
     assert reply.topics == [TopicReply(100, None, ID.bytes, PartitionReplies())]
@@ -66,12 +66,12 @@ def test_metadata_topic_known_by_id_only() -> None:
         control.decode_metadata_response(11, body("000000000100ffffffff02" + topic + "00"))
 
 
-def test_metadata_13_tells_an_error_of_its_own() -> None:
+def test_metadata_version_13_has_a_top_level_error() -> None:
     reply = control.decode_metadata_response(13, body("000000000100ffffffff01008100"))
     assert reply.error_code == 129
 
 
-def test_error_codes_nobody_knows_are_values() -> None:
+def test_unknown_error_codes_are_decoded() -> None:
     assert control.decode_init_producer_id_response(
         4, body("00000000 7fff ffffffffffffffff ffff 00")
     ) == control.InitProducerIdReply(32767, -1, -1, 0)
@@ -95,14 +95,14 @@ def test_error_codes_nobody_knows_are_values() -> None:
     ],
 )
 @pytest.mark.parametrize("version", [3, 4])
-def test_a_version_the_broker_does_not_know_is_answered_as_0(
+def test_api_versions_answered_in_version_0_is_decoded(
     version: int, answer: str, ranges: dict[int, tuple[int, int]]
 ) -> None:
     reply = control.decode_api_versions_response(version, body(answer))
     assert reply == control.ApiVersionsReply(35, ranges, 0)
 
 
-def test_the_software_version_fits_what_brokers_accept() -> None:
+def test_the_software_version_has_only_allowed_characters() -> None:
     frame = control.encode_api_versions_request(3, 1, "c")
     name_at = frame.index(b"\x06kprod")
     version = frame[name_at + 7 : -1].decode()
@@ -110,21 +110,21 @@ def test_the_software_version_fits_what_brokers_accept() -> None:
     assert set(version) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-")
 
 
-def test_an_answer_about_nothing_makes_no_sense() -> None:
+def test_a_response_without_results_is_refused() -> None:
     empty = memoryview(bytes(4) + bytes(4))  # throttle time, no topics
     with pytest.raises(ProtocolError, match=r"LIST_OFFSETS v2 response: 0 results for one"):
         EXCHANGES[ApiKey.LIST_OFFSETS].decode(2, empty)
 
 
-def test_a_fetch_of_a_throttled_client_brings_nothing_and_an_error_of_the_whole_is_told() -> None:
+def test_a_fetch_response_without_topics_has_the_top_level_error() -> None:
     """Over its quota, a consumer gets an answer without topics (KIP-219)."""
     for code in (0, 71):
         refused = response(ApiKey.FETCH, 11, throttle_time=900, error_code=code)
-        told, throttle_ms = EXCHANGES[ApiKey.FETCH].decode(11, refused)
-        assert (told.error_code, bytes(told.records), throttle_ms) == (code, b"", 900)
+        fetched, throttle_ms = EXCHANGES[ApiKey.FETCH].decode(11, refused)
+        assert (fetched.error_code, bytes(fetched.records), throttle_ms) == (code, b"", 900)
 
 
-def test_an_answer_for_two_coordinators_makes_no_sense() -> None:
+def test_a_response_with_two_coordinators_is_refused() -> None:
     both = [{"key": key, "node_id": 1, "host": "h", "port": 1} for key in "ab"]
     with pytest.raises(ProtocolError, match="2 keys for one"):
         transactions.decode_find_coordinator_response(
@@ -132,25 +132,25 @@ def test_an_answer_for_two_coordinators_makes_no_sense() -> None:
         )
 
 
-def test_an_abort_is_no_commit() -> None:
+def test_an_abort_is_encoded_as_not_committed() -> None:
     frame = transactions.encode_end_txn_request(5, NUMBER, CLIENT, "tx", (4000, 3), False)
     assert read_request(ApiKey.END_TXN, 5, frame)[1].committed is False
 
 
-def test_who_has_no_id_yet_asks_for_a_subscription_without_one() -> None:
+def test_a_subscription_request_without_an_instance_id_sends_null() -> None:
     frame = telemetry.encode_get_subscriptions_request(0, 7, "me", telemetry.NO_ID)
-    _, asked = read_request(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, frame)
-    assert asked.client_instance_id is None
+    _, request = read_request(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, frame)
+    assert request.client_instance_id is None
 
 
-def test_a_subscription_to_more_names_than_any_client_has_is_refused() -> None:
+def test_a_subscription_with_too_many_metrics_is_refused() -> None:
     head = bytes(6) + ID.bytes + bytes(4) + b"\1" + bytes.fromhex("000003e8 00010000 01")
     names = hostile_answers.array([b"\2o"] * (telemetry.MOST_METRICS + 1))
     with pytest.raises(ProtocolError, match="10001 items where 10000 are the most"):
         telemetry.decode_get_subscriptions_response(0, memoryview(head + names + b"\0"))
 
 
-def test_resource_and_scope_as_opentelemetry_reads_them() -> None:
+def test_opentelemetry_reads_resource_and_scope() -> None:
     resource, scope = {"transactional_id": "ü" * 200, "other": ""}, ("kprod", "1.2")
     written = telemetry.metrics_data(resource, scope, [])
     assert (read_resource(written), read_scope(written)) == (resource, scope)

@@ -17,7 +17,7 @@ def encode(version: int, topics: Topics) -> list[bytes | memoryview]:
 
 
 def names(version: int) -> tuple[str | bytes, str | bytes]:
-    """Two topics as the version names them."""
+    """Two topics, by name or by id."""
     return (UUID(int=1).bytes, UUID(int=2).bytes) if version >= 13 else ("a", "b")
 
 
@@ -30,7 +30,7 @@ def test_record_bytes_are_not_copied(version: int) -> None:
     assert all(sent is given for sent, given in zip(views, RECORDS, strict=True))
 
 
-def test_a_topic_is_named_as_the_version_does_it() -> None:
+def test_topics_are_named_by_id_from_version_13_on() -> None:
     with pytest.raises(TypeError, match="str"):
         encode(13, {"t": [(0, RECORDS[:1])]})
     with pytest.raises(TypeError, match="bytes"):
@@ -38,14 +38,14 @@ def test_a_topic_is_named_as_the_version_does_it() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 9])
-def test_a_name_that_is_too_long_is_refused(version: int) -> None:
+def test_a_topic_name_that_is_too_long_is_refused(version: int) -> None:
     encode(version, {"t" * 32_767: [(0, RECORDS[:1])]})
     with pytest.raises(ValueError, match="32768 bytes; at most 32767"):
         encode(version, {"t" * 32_768: [(0, RECORDS[:1])]})
 
 
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 2**21 - 2, 2**21 - 1])
-def test_records_are_announced_right_where_the_length_grows_by_a_byte(size: int) -> None:
+def test_record_lengths_are_right_where_the_varint_grows(size: int) -> None:
     joined = b"".join(encode(9, {"t": [(0, [memoryview(b"r" * size)])]}))
     _, body = read_request(ApiKey.PRODUCE, 9, joined)
     assert body.topic_data[0].partition_data[0].records == b"r" * size
