@@ -1,4 +1,4 @@
-"""A transactional producer, request by request, and what a broker has to answer it."""
+"""The requests of a transactional producer, and the answers that a broker must give."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kprod.broker.protocol.api_key import ApiKey
 from tests.support.raw_batch import raw_batch
 
 Ask = Callable[..., Any]
-"""Brings an API, a version and the fields of a request to a broker; its answer."""
+"""Sends a request with an API, a version and fields to a broker; returns the response."""
 
 TRANSACTIONAL = 0x10
 NONE = ErrorCode.none
 
 
 class Identity(NamedTuple):
-    """Of a producer, with its transactional id."""
+    """Transactional id, producer id and epoch."""
 
     name: str
     producer_id: int
@@ -27,7 +27,7 @@ class Identity(NamedTuple):
 
 
 class AskingProducer:
-    """Asks a broker what a producer of version 1 or 2 of transactions would."""
+    """Sends the requests of a producer with transaction version 1 or 2."""
 
     def __init__(self, ask: Ask, version: int, name: str = "x", topic: str = "t") -> None:
         self.ask = ask
@@ -68,7 +68,7 @@ class AskingProducer:
         return [part.partition_error_code for part in found.results_by_partition]
 
     def send(self, *values: bytes, partition: int = 0, **changes: Any) -> ErrorCode:
-        """Produce, after AddPartitionsToTxn by version 1."""
+        """Produce, in version 1 after AddPartitionsToTxn."""
         unannounced = changes.pop("unannounced", False)
         if self.version == 1 and not unannounced:
             assert self.add(partition) == [NONE]
@@ -94,16 +94,16 @@ class AskingProducer:
         return code
 
     def commit_offset(self, offset: int, *, group: str = "g", **changes: Any) -> ErrorCode:
-        """TxnOffsetCommit, after AddOffsetsToTxn by version 1."""
+        """TxnOffsetCommit, in version 1 after AddOffsetsToTxn."""
         name, producer_id, epoch = self.identity
-        who = {"transactional_id": name, "producer_id": producer_id, "producer_epoch": epoch}
+        identity = {"transactional_id": name, "producer_id": producer_id, "producer_epoch": epoch}
         if self.version == 1:
-            added = self.ask(ApiKey.ADD_OFFSETS_TO_TXN, 4, **who, group_id=group)
+            added = self.ask(ApiKey.ADD_OFFSETS_TO_TXN, 4, **identity, group_id=group)
             assert added.error_code is NONE
         part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "m"}
         topics = [{"name": self.topic, "partitions": [{**part, "committed_leader_epoch": -1}]}]
         version = 5 if self.version == 2 else 4
-        fields = {**who, "group_id": group, "generation_id": -1, "topics": topics, **changes}
+        fields = {**identity, "group_id": group, "generation_id": -1, "topics": topics, **changes}
         answer = self.ask(ApiKey.TXN_OFFSET_COMMIT, version, **fields)
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
@@ -119,9 +119,9 @@ class AskingProducer:
 
 
 def check_answers(ask: Ask, patient: Ask, topic: str, name: str) -> None:
-    """The life of two producers of one name, step by step; ``topic`` has one partition.
+    """All steps of two producers with one transactional id; ``topic`` has one partition.
 
-    ``patient`` asks again while the coordinator is busy.
+    ``patient`` repeats a request while the coordinator is busy.
     """
     first = AskingProducer(patient, 2, name, topic)
     assert first.init() is NONE
@@ -136,7 +136,7 @@ def check_answers(ask: Ask, patient: Ask, topic: str, name: str) -> None:
     for committed in (True, False):
         assert first.end(committed=committed, version=4) is ErrorCode.invalid_txn_state
     assert first.send(b"a") is NONE
-    for _ in range(2):  # the answer was lost: it is given again
+    for _ in range(2):  # the response was lost: a retry gets it again
         assert first.end(committed=True, producer_epoch=3) is NONE
         assert first.identity.epoch == 4
     assert first.end(committed=False, producer_epoch=3) is ErrorCode.invalid_txn_state
@@ -164,20 +164,20 @@ def _check_zombie(first: AskingProducer) -> None:
 
 
 def _check_refusals(second: AskingProducer) -> None:
-    mine = second.identity
+    valid = second.identity
     alone: dict[str, Any] = {"unannounced": True}
     assert second.send(b"x", **alone) is ErrorCode.transaction_abortable
     assert second.send(b"x", **alone, version=10) is ErrorCode.invalid_txn_state
     assert second.send(b"x", **alone, name="y") is ErrorCode.invalid_producer_id_mapping
     for wrong, code in (
-        (mine._replace(producer_id=mine.producer_id + 77), ErrorCode.invalid_producer_id_mapping),
-        (mine._replace(name="y"), ErrorCode.invalid_producer_id_mapping),
-        (mine._replace(name=""), ErrorCode.invalid_request),
+        (valid._replace(producer_id=valid.producer_id + 77), ErrorCode.invalid_producer_id_mapping),
+        (valid._replace(name="y"), ErrorCode.invalid_producer_id_mapping),
+        (valid._replace(name=""), ErrorCode.invalid_request),
     ):
         second.identity = wrong
         assert second.add(0) == [code]
-    second.identity = mine
-    # Of a partition that is there, and of one that is not; Apache Kafka sorts them by its hashes.
+    second.identity = valid
+    # An existing and an unknown partition; Apache Kafka orders them by hash.
     both = {ErrorCode.operation_not_attempted, ErrorCode.unknown_topic_or_partition}
     assert set(second.add(0, 2)) == both
     assert second.add(0) == [NONE]

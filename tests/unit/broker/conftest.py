@@ -1,4 +1,4 @@
-"""What most of these tests begin with."""
+"""Fixtures for tests of the embedded broker."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tests.unit.broker.nodes import running_node
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    """Without a topic."""
+    """A node without topics."""
     with running_node(tmp_path) as node:
         yield node
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> PartitionLog:
-    """Empty, in ``tmp_path``."""
+    """An empty log in ``tmp_path``."""
     return open_log(tmp_path)
 
 
 @pytest.fixture(autouse=True)
 def logs_are_closed() -> Iterator[None]:
-    """Those that the test has not closed."""
+    """Close the logs that the test has left open."""
     yield
     while opened:
         opened.pop().close()

@@ -1,4 +1,4 @@
-"""Partition logs for tests: opened, appended to and opened again as after a stop or a crash."""
+"""Partition logs for tests: open, append, and reopen as after a stop or a crash."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL = LogConfig(segment_bytes=4_000, index_interval_bytes=300, segment_index_b
 def open_log(
     directory: Path, recovery_point: int | None = None, config: LogConfig = SMALL
 ) -> PartitionLog:
-    """``recovery_point`` None stands for a clean shutdown before, 0 for a crash."""
+    """``recovery_point`` is None after a clean shutdown and 0 after a crash."""
     where = TopicPartition("t", 0)
     loader = LogLoader(where, directory, config, recovery_point=recovery_point, start_offset=0)
     log = loader.load()
@@ -41,30 +41,30 @@ def open_directories(*paths: Path, config: LogConfig | None = None) -> LogDirect
 
 
 def append(log: PartitionLog, *values: bytes, **changes: Any) -> Appended:
-    """One batch."""
+    """Append one batch."""
     data = raw_batch(values or (b"value",), **changes)
     return log.append(BatchHeader.parse(data), data)
 
 
 def put(log: PartitionLog, *pairs: tuple[bytes | None, bytes | None], at: int = NOW) -> None:
-    """One batch of keys and values."""
+    """Append one batch of keys and values."""
     data = write_batch(pairs, at)
     log.append(BatchHeader.parse(data), data)
 
 
 def produce(log: PartitionLog, first: int, count: int = 1, **changes: Any) -> Appended:
-    """One batch of an idempotent producer, with sequences from ``first`` on."""
+    """Append one batch of an idempotent producer, with sequences from ``first`` on."""
     state = {"producer_id": 7, "producer_epoch": 0, "base_sequence": first, **changes}
     return append(log, *[b"%d" % (first + n) for n in range(count)], **state)
 
 
 def read_log(log: PartitionLog, offset: int, max_bytes: int) -> bytes:
-    """The bytes of the batches from ``offset`` on, of the first one all."""
+    """The bytes of the batches from ``offset`` on; the first batch is complete."""
     return in_memory([log.locate(offset, max_bytes, whole_first=True).records])
 
 
 def records(log: PartitionLog, start: int | None = None) -> list[StoredRecord]:
-    """All from an offset on, read piece by piece, with right CRCs."""
+    """All records from an offset on, read in pieces, with valid CRCs."""
     found: list[StoredRecord] = []
     at = log.start_offset if start is None else start
     while at < log.end_offset:
@@ -78,7 +78,7 @@ def records(log: PartitionLog, start: int | None = None) -> list[StoredRecord]:
 
 
 def values(log: PartitionLog) -> list[bytes | None]:
-    """Everything in the log, whose offsets are without a gap."""
+    """All values in the log, whose offsets have no gap."""
     found = records(log)
     assert [record.offset for record in found] == list(range(log.start_offset, log.end_offset))
     return [record.value for record in found]

@@ -1,4 +1,4 @@
-"""A node without a network, for tests of what handlers answer."""
+"""A node without a network, for tests of handlers."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from kprod.broker.running_cluster import RunningCluster
 
 
 class NoServer:
-    """A server that nobody can reach."""
+    """A server without a network."""
 
     listeners = (Listener(host="broker.example", port=9092),)
     node: Node
 
     def start(self, dispatch: Callable[..., object], _: object) -> None:
-        """Keep the node whose requests it would dispatch."""
+        """Keep the node."""
         self.node = cast(Any, dispatch).__self__._node
 
     def hang_up(self) -> None:
-        """Nobody is connected."""
+        """Without connections, there is nothing to do."""
 
     def close(self, *, handlers_ended: bool = True) -> None:
-        """Nothing is open."""
+        """Without sockets, there is nothing to do."""
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def running_node(path: Path, *, clean: bool = True, **options: Any) -> Iterator[
 
 
 def request(api: ApiKey, version: int, values: Message) -> bytes:
-    """A request frame as a dispatcher takes it."""
+    """A request frame for a dispatcher."""
     header = {
         "request_api_key": api,
         "request_api_version": version,
@@ -64,17 +64,17 @@ def request(api: ApiKey, version: int, values: Message) -> bytes:
 
 
 class WaitingReply:
-    """Takes the one answer of a request, for a thread that waits for it."""
+    """Receives the response to one request for a waiting thread."""
 
     def __init__(self) -> None:
         self._answer: queue.SimpleQueue[bytes | HangUp] = queue.SimpleQueue()
 
     def __call__(self, parts: Sequence[Part], close: str | None = None) -> None:
-        """The response, or none."""
+        """Take the response, or the end of the connection."""
         self._answer.put(in_memory(parts) if close is None else HangUp(close))
 
     def wait(self, seconds: float = 30) -> bytes:
-        """The response frame; empty when there is none. Raises ``HangUp``, and ``queue.Empty``."""
+        """The response frame, or empty. Raises ``HangUp`` and ``queue.Empty``."""
         answer = self._answer.get(timeout=seconds)
         if isinstance(answer, HangUp):
             raise answer
@@ -82,14 +82,14 @@ class WaitingReply:
 
 
 def answer_of(node: Node, frame: bytes) -> bytes | None:
-    """The response to a frame, once it is there; None for no response. Raises ``HangUp``."""
+    """Wait for the response to a frame; None for no response. Raises ``HangUp``."""
     reply = WaitingReply()
     Dispatcher(node, HANDLERS).dispatch(frame, Session(), reply)
     return reply.wait() or None
 
 
 def ask(node: Node, api: ApiKey, version: int, **values: Any) -> Any:
-    """kio's response to a request, by way of bytes in both directions; None for no response."""
+    """The response, decoded by kio; None for no response. Both messages are encoded to bytes."""
     answer = answer_of(node, request(api, version, values))
     if answer is None:
         return None

@@ -1,4 +1,4 @@
-"""One request of every API, in the words of all its versions."""
+"""One request of every API, with the fields of all versions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kprod.broker.protocol.messages import Message
 from tests.support.apache_kafka.same_answers import requests
 
 EVERY: list[tuple[ApiKey, Message]] = [(api, values) for api, _, values in requests("t")]
-"""Those that Apache Kafka is asked, too."""
+"""The requests that Apache Kafka is asked as well."""
 OTHERS: Message = {
     "transactional_id": "x",
     "transactional_ids": ["x"],
@@ -22,7 +22,7 @@ OTHERS: Message = {
     "client_software_name": "n",
     "client_software_version": "1",
 }
-"""Enough for each handler of the others to have something to do."""
+"""Fields for all other APIs: each handler has something to do."""
 REQUESTS: dict[ApiKey, Message] = dict.fromkeys(VERSIONS, OTHERS) | dict(reversed(EVERY))
 EVERY += [(api, OTHERS) for api in VERSIONS.keys() - dict(EVERY).keys()]
 EVERY_VERSION = [

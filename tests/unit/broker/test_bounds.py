@@ -1,4 +1,4 @@
-"""What one request may cost: bytes, elements, partitions, descriptors, and the handlers' time."""
+"""Limits of one request: memory, elements, partitions, file descriptors and handler time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CODECS: list[tuple[int, Callable[[bytes], bytes]]] = [
 
 @contextmanager
 def at_most(most: int) -> Iterator[None]:
-    """Python may take so many bytes more at any moment than it has now."""
+    """Python may allocate at most ``most`` further bytes."""
     tracemalloc.start()
     try:
         yield
@@ -69,7 +69,7 @@ def refusal(batch: bytes) -> BrokerError:
 @pytest.mark.parametrize(
     ("size", "count", "fits"),
     [(10_000, 1_000, True), (100_000, 200, False), (15 * MIB, 1, True)],
-    ids=["small records", "a batch that grows too much", "a record that is long"],
+    ids=["small records", "a batch that is too large", "a long record"],
 )
 def test_records_are_checked_in_constant_memory(
     size: int, count: int, fits: bool, codec: int, compress: Callable[[bytes], bytes]
@@ -85,7 +85,7 @@ def test_records_are_checked_in_constant_memory(
             assert refusal(batch).code == ErrorCode.message_too_large
 
 
-def test_a_batch_has_no_more_records_than_bytes_allowed() -> None:
+def test_the_record_count_is_limited_by_max_message_bytes() -> None:
     count = CONFIG.max_message_bytes
     check_batch(raw_batch(record_count=count, last_offset_delta=count - 1), 9, CONFIG, NOW)
     batch = raw_batch(record_count=count + 1, last_offset_delta=count)
@@ -107,11 +107,11 @@ def test_a_batch_has_no_more_records_than_bytes_allowed() -> None:
         ),
     ],
 )
-def test_what_a_compacted_topic_does_not_take(payload: bytes, code: ErrorCode) -> None:
+def test_invalid_records_for_a_compacted_topic_are_refused(payload: bytes, code: ErrorCode) -> None:
     assert refusal(compressed(0, payload, 2)).code == code
 
 
-def test_a_time_is_found_in_constant_memory(tmp_path: Path) -> None:
+def test_a_timestamp_is_found_in_constant_memory(tmp_path: Path) -> None:
     payload = b"".join(raw_record(n, bytes(100_000), b"k", n) for n in range(500))
     batch = compressed(1, gzip.compress(payload, 1), 500)
     log = open_log(tmp_path, config=CONFIG)
@@ -123,12 +123,12 @@ def test_a_time_is_found_in_constant_memory(tmp_path: Path) -> None:
 
 
 def elements(count: int) -> bytes:
-    """A Metadata request for as many topics, each three bytes."""
+    """A Metadata request for ``count`` topics of three bytes each."""
     head, tail = request(ApiKey.METADATA, 4, {"topics": [{"name": "x"}]}).split(b"\0\0\0\1\0\1x")
     return head + count.to_bytes(4, "big") + b"\0\1x" * count + tail
 
 
-def test_a_request_of_too_many_elements_costs_its_connection(tmp_path: Path) -> None:
+def test_a_request_with_too_many_elements_closes_its_connection(tmp_path: Path) -> None:
     frame = elements(3_000_000)
     within = [{"name": "x", "partitions": [{"partition_index": 0}] * 1_000}]
     with running_node(tmp_path, auto_create_topics=False) as node:
@@ -139,7 +139,7 @@ def test_a_request_of_too_many_elements_costs_its_connection(tmp_path: Path) -> 
             ask(node, ApiKey.LIST_OFFSETS, 1, topics=within * (MOST_ELEMENTS // 1_000))
 
 
-def test_what_is_asked_for_twice_is_answered_once(node: Node) -> None:
+def test_duplicates_in_a_request_are_answered_once(node: Node) -> None:
     node.topics.create("t", 1)
     answer = ask(node, ApiKey.METADATA, 9, topics=[{"name": "t"}] * 50)
     assert [topic.name for topic in answer.topics] == ["t"]
@@ -151,7 +151,7 @@ def test_what_is_asked_for_twice_is_answered_once(node: Node) -> None:
     assert len(topic.partitions) == 1
 
 
-def test_a_request_makes_no_more_partitions_than_apache_kafka_lets_it(node: Node) -> None:
+def test_a_request_creates_at_most_as_many_partitions_as_in_kafka(node: Node) -> None:
     half = MAX_PARTITIONS // 2
     counts = {"a": half, "b": half, "c": 1}
     wanted = [
@@ -172,16 +172,16 @@ def test_a_request_makes_no_more_partitions_than_apache_kafka_lets_it(node: Node
 
 @pytest.fixture
 def few_descriptors() -> Iterator[int]:
-    """So many more descriptors may be opened."""
+    """The number of file descriptors that may still be opened."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = len(os.listdir("/proc/self/fd"))  # many, where other tests of the process left some
+    used = len(os.listdir("/proc/self/fd"))  # including those left open by other tests
     more = used + 100
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + more, before[1]))
     yield more
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_a_quarter_of_all_descriptors_is_left(node: Node, few_descriptors: int) -> None:
+def test_a_quarter_of_all_descriptors_is_reserved(node: Node, few_descriptors: int) -> None:
     with pytest.raises(BrokerError, match="ulimit -n") as caught:
         node.topics.create("t", few_descriptors)
     assert caught.value.code == ErrorCode.policy_violation
@@ -192,15 +192,15 @@ def test_a_quarter_of_all_descriptors_is_left(node: Node, few_descriptors: int) 
     assert len(node.topics.find_or_create("t", 1).partitions) == 1
 
 
-def test_changes_of_topics_hold_no_handler(node: Node) -> None:
-    """As many of them as there are handlers wait for a change that does not end yet."""
-    goes_on = threading.Event()
+def test_topic_changes_do_not_block_handlers(node: Node) -> None:
+    """As many requests as there are handlers wait for a blocked change."""
+    released = threading.Event()
     node.topics.create("t", 1)
 
-    def hold() -> None:
-        goes_on.wait(30)
+    def block() -> None:
+        released.wait(30)
 
-    node.controller(hold)
+    node.controller(block)
     wanted = [
         {"name": f"new-{number}", "num_partitions": 1, "replication_factor": 1}
         for number in range(8)
@@ -210,24 +210,24 @@ def test_changes_of_topics_hold_no_handler(node: Node) -> None:
         answer = ask(node, ApiKey.METADATA, 9, topics=[{"name": "t"}])
         assert [topic.error_code for topic in answer.topics] == [0]
         assert not any(change.done() for change in changes)
-        goes_on.set()
+        released.set()
     assert [change.result().topics[0].error_code for change in changes] == [0] * 8
 
 
-def test_nothing_is_made_once_the_broker_stops(node: Node) -> None:
+def test_topics_are_not_created_while_the_broker_stops(node: Node) -> None:
     node.topics.close()
     with pytest.raises(BrokerError, match="NOT_CONTROLLER"):
         node.topics.create("t", 1)
 
 
-def test_one_thread_at_a_time_imports_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two that import modules which import each other may wait for each other."""
+def test_schemas_are_imported_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Concurrent imports of modules that import each other may deadlock."""
     importing: list[int] = []
-    together: list[int] = []
+    concurrent: list[int] = []
 
     def load(api: int, version: int) -> Any:
         importing.append(api)
-        together.append(len(importing))
+        concurrent.append(len(importing))
         time.sleep(0.002)
         importing.pop()
         return load_request_schema(api, version)
@@ -238,4 +238,4 @@ def test_one_thread_at_a_time_imports_schemas(monkeypatch: pytest.MonkeyPatch) -
     with ThreadPoolExecutor(8) as pool:
         for loaded in [pool.submit(call, ApiKey.METADATA, 9) for call in uncached * 8]:
             loaded.result()
-    assert set(together) == {1}
+    assert set(concurrent) == {1}

@@ -1,4 +1,4 @@
-"""What the embedded broker asks of clients' metrics, and which pushes it takes."""
+"""Client metrics in the embedded broker: subscriptions and accepted pushes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ MINUTE = ClientMetricsSubscription(metrics=("a.",), push_interval_ms=60_000, max
 
 
 class Rig:
-    """One client of a broker that asks for pushes each minute."""
+    """One client with a subscription to a push each minute."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.metrics = ClientMetrics()
         self.metrics.subscribe(MINUTE)
-        self.own_id, self.wanted = self.metrics.ask(None, self.clock)
+        self.own_id, self.subscription = self.metrics.ask(None, self.clock)
 
     def push(self, **changed: Any) -> int:
-        """The code of the refusal, or 0."""
-        subscription_id = changed.pop("subscription_id", self.wanted.subscription_id)
+        """The error code, or 0."""
+        subscription_id = changed.pop("subscription_id", self.subscription.subscription_id)
         push = ClientMetricsPush(self.own_id, "me", False, 0, b"m")._replace(**changed)
         return code(lambda: self.metrics.push(push, subscription_id, self.clock))
 
@@ -45,15 +45,15 @@ def rig() -> Rig:
     return Rig()
 
 
-def test_a_client_is_given_an_id_once_and_may_not_ask_too_often(rig: Rig) -> None:
+def test_a_client_gets_one_id_and_requests_too_often_are_throttled(rig: Rig) -> None:
     assert code(lambda: rig.metrics.ask(rig.own_id, rig.clock)) == 89
     rig.clock.advance(60)
     assert rig.metrics.ask(rig.own_id, rig.clock) == (rig.own_id, MINUTE)
     assert rig.metrics.ask(None, rig.clock)[0] != rig.own_id
-    assert code(lambda: ClientMetrics().ask(None, rig.clock)) == 35, "nobody has subscribed"
+    assert code(lambda: ClientMetrics().ask(None, rig.clock)) == 35, "there is no subscription"
 
 
-def test_pushes_are_kept_uncompressed_until_the_last(rig: Rig) -> None:
+def test_pushes_are_stored_uncompressed_until_the_terminating_one(rig: Rig) -> None:
     assert rig.push(codec=1, metrics=gzip.compress(b"metrics")) == 0
     assert rig.push(terminating=True) == 0
     assert [(push.metrics, push.terminating) for push in rig.metrics.await_pushes(2)] == [
@@ -63,7 +63,7 @@ def test_pushes_are_kept_uncompressed_until_the_last(rig: Rig) -> None:
     assert rig.push() == 42
 
 
-def test_pushes_come_no_faster_than_they_are_wanted(rig: Rig) -> None:
+def test_pushes_faster_than_the_interval_are_throttled(rig: Rig) -> None:
     codes = []
     for seconds in (0, 59, 60):
         rig.clock.advance(seconds)
@@ -72,11 +72,11 @@ def test_pushes_come_no_faster_than_they_are_wanted(rig: Rig) -> None:
     assert len(rig.metrics.pushes) == 2
 
 
-def test_another_subscription_is_told_to_those_who_push_by_the_old_one(rig: Rig) -> None:
+def test_a_push_with_an_old_subscription_id_is_refused(rig: Rig) -> None:
     rig.metrics.subscribe(ClientMetricsSubscription())
     assert rig.push() == 117
-    _, wanted = rig.metrics.ask(rig.own_id, rig.clock)  # at once
-    assert rig.push(subscription_id=wanted.subscription_id) == 0
+    _, subscription = rig.metrics.ask(rig.own_id, rig.clock)  # at once
+    assert rig.push(subscription_id=subscription.subscription_id) == 0
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,6 @@ def test_another_subscription_is_told_to_those_who_push_by_the_old_one(rig: Rig)
         ({"codec": 1, "metrics": gzip.compress(b"m" * 200)}, 87),
     ],
 )
-def test_refusals(rig: Rig, changed: dict[str, Any], code: int) -> None:
+def test_invalid_pushes_are_refused(rig: Rig, changed: dict[str, Any], code: int) -> None:
     assert rig.push(**changed) == code
     assert rig.metrics.pushes == []

@@ -1,4 +1,4 @@
-"""Metadata, topics, offsets, identities, groups: what each request is answered."""
+"""Handlers of metadata, topics and configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NONE = ErrorCode.none
 UNKNOWN = ErrorCode.unknown_topic_or_partition
 
 
-def test_metadata_for_none_all_or_by_id(node: Node) -> None:
+def test_metadata_of_no_topic_all_topics_or_by_id(node: Node) -> None:
     made = node.topics.create("t", 1)
     assert ask(node, ApiKey.METADATA, 12, topics=[]).topics == ()
     assert [t.name for t in ask(node, ApiKey.METADATA, 0, topics=[]).topics] == ["t"]
@@ -34,7 +34,7 @@ def test_metadata_for_none_all_or_by_id(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_says", "broker_says", "version", "made"),
+    ("requested", "enabled", "version", "created"),
     [
         (True, True, 12, True),
         (False, True, 12, False),
@@ -42,15 +42,15 @@ def test_metadata_for_none_all_or_by_id(node: Node) -> None:
         (True, True, 1, True),
     ],
 )
-def test_topics_are_made_if_both_sides_want_it(
-    request_says: bool, broker_says: bool, version: int, made: bool, tmp_path: Path
+def test_topics_are_created_if_request_and_broker_allow_it(
+    requested: bool, enabled: bool, version: int, created: bool, tmp_path: Path
 ) -> None:
-    asked = {"topics": [{"name": "fresh"}], "allow_auto_topic_creation": request_says}
-    with running_node(tmp_path, auto_create_topics=broker_says, default_partitions=4) as node:
+    asked = {"topics": [{"name": "fresh"}], "allow_auto_topic_creation": requested}
+    with running_node(tmp_path, auto_create_topics=enabled, default_partitions=4) as node:
         (found,) = ask(node, ApiKey.METADATA, version, **asked).topics
-        assert found.error_code is (NONE if made else UNKNOWN)
-        assert len(found.partitions) == (4 if made else 0)
-        assert (node.topics.find("fresh") is not None) is made
+        assert found.error_code is (NONE if created else UNKNOWN)
+        assert len(found.partitions) == (4 if created else 0)
+        assert (node.topics.find("fresh") is not None) is created
 
 
 def create(node: Node, validate_only: bool = False, **topic: Any) -> Any:
@@ -59,7 +59,7 @@ def create(node: Node, validate_only: bool = False, **topic: Any) -> Any:
     return answer.topics[0]
 
 
-def test_a_client_that_asks_for_an_internal_topic_changes_nothing(tmp_path: Path) -> None:
+def test_metadata_creates_internal_topics_with_their_own_settings(tmp_path: Path) -> None:
     groups = GroupConfig(offsets_topic_partitions=5)
     transactions = TransactionConfig(state_topic_partitions=7)
     with running_node(tmp_path, group_config=groups, transaction_config=transactions) as node:
@@ -69,7 +69,7 @@ def test_a_client_that_asks_for_an_internal_topic_changes_nothing(tmp_path: Path
             assert node.topics.settings(name) == {"cleanup.policy": "compact"}
 
 
-def test_internal_topics_keep_their_number_of_partitions(tmp_path: Path) -> None:
+def test_internal_topics_keep_their_partition_count(tmp_path: Path) -> None:
     where = TopicPartition("t", 0)
     for count in (2, 5, 1):
         groups = GroupConfig(offsets_topic_partitions=count)
@@ -81,7 +81,7 @@ def test_internal_topics_keep_their_number_of_partitions(tmp_path: Path) -> None
             assert node.groups.partition_of("a") != node.groups.partition_of("b")
 
 
-def test_topics_are_made_on_request(tmp_path: Path) -> None:
+def test_create_topics_uses_the_request_or_defaults(tmp_path: Path) -> None:
     with running_node(tmp_path, default_partitions=5) as node:
         assert create(node, validate_only=True).error_code is NONE
         assert node.topics.find("t") is None
@@ -119,13 +119,13 @@ def configured(name: str, value: str) -> dict[str, Any]:
         (configured("cleanup.policy", "delete"), NONE),
     ],
 )
-def test_topics_that_cannot_be_made(
+def test_invalid_topics_are_not_created(
     changes: dict[str, Any], expected: ErrorCode, node: Node
 ) -> None:
     assert create(node, **changes).error_code is expected
 
 
-def test_topics_grow_and_go(node: Node) -> None:
+def test_partitions_are_added_and_topics_deleted(node: Node) -> None:
     made = node.topics.create("t", 1)
     node.topics.create("u", 1)
     for name, count, validate_only, code in (
@@ -149,7 +149,7 @@ def test_topics_grow_and_go(node: Node) -> None:
     assert node.topics.all() == []
 
 
-def test_settings_are_described(node: Node) -> None:
+def test_configurations_are_described(node: Node) -> None:
     def describe(kind: int, name: str, keys: list[str] | None = None) -> Any:
         wanted = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
         return ask(node, ApiKey.DESCRIBE_CONFIGS, 4, resources=[wanted]).results[0]
@@ -164,7 +164,7 @@ def test_settings_are_described(node: Node) -> None:
     assert describe(32, "g").error_code is ErrorCode.invalid_request
 
 
-def test_ranges(node: Node) -> None:
+def test_api_versions_reports_ranges_and_checks_the_software_name(node: Node) -> None:
     def ask_as(name: str, version: str) -> Any:
         software = {"client_software_name": name, "client_software_version": version}
         return ask(node, ApiKey.API_VERSIONS, 3, **software)
@@ -181,7 +181,7 @@ def test_ranges(node: Node) -> None:
         assert ask_as(name, version).error_code is ErrorCode.invalid_request
 
 
-# Making, finding, extending and removing topics ---------------------------------------------------
+# Topics -------------------------------------------------------------------------------------------
 
 
 def test_legal_names() -> None:
@@ -191,19 +191,19 @@ def test_legal_names() -> None:
         assert not is_legal_name(name), name
 
 
-def test_names_that_metrics_could_not_tell_apart(node: Node) -> None:
+def test_topic_names_that_collide_in_metrics_are_refused(node: Node) -> None:
     node.topics.create("a.b_c", 1)
     for name in ("a_b.c", "a_b_c"):
         with pytest.raises(BrokerError, match="INVALID_TOPIC_EXCEPTION"):
             node.topics.create(name, 1)
     node.topics.create("a-b_c", 1)
-    # A client that only asks for it is not told why, as the controller makes it later.
+    # A metadata request does not get the reason: the controller creates the topic later.
     asked = {"topics": [{"name": "a_b.c"}], "allow_auto_topic_creation": True}
     (found,) = ask(node, ApiKey.METADATA, 8, **asked).topics
     assert found.error_code == UNKNOWN
 
 
-def test_a_half_made_topic_is_completed(tmp_path: Path) -> None:
+def test_an_incomplete_topic_is_completed_at_start(tmp_path: Path) -> None:
     logs = open_directories(tmp_path)
     topic_id = uuid.uuid4()
     for number in (5, 4):
@@ -216,13 +216,13 @@ def test_a_half_made_topic_is_completed(tmp_path: Path) -> None:
         assert [log.where.partition for log in topic.partitions] == list(range(6))
 
 
-def test_many_who_want_the_same_topic_get_the_same(node: Node) -> None:
+def test_concurrent_creation_gives_one_topic(node: Node) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = pool.map(lambda _: node.topics.find_or_create("t", 2).id, range(8))
     assert len(set(found)) == 1
 
 
-def test_a_deleted_topic_comes_back_empty_and_with_another_id(node: Node) -> None:
+def test_a_recreated_topic_is_empty_and_has_another_id(node: Node) -> None:
     old = node.topics.create("t", 2)
     append(old.partitions[0], b"gone")
     node.topics.delete("t", 0)

@@ -1,4 +1,4 @@
-"""Files of a data directory that are missing, cut, or not what was written, and disks that lied."""
+"""Missing, truncated and corrupt files of a data directory, and lost writes."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, segment_index_by
 COUNT = 40
 EPOCH_AT = 12
 PARTITION_FILES = ["t-0/*.index", "t-0/*.timeindex", "t-0/*.snapshot"]
-"""Those that are left as they are where a clean stop lets recovery read past them."""
+"""Files that are not repaired after a clean stop."""
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
-BESIDE = [
+REBUILT = [
     *PARTITION_FILES,
     RECOVERY_POINT,
     "log-start-offset-checkpoint",
@@ -45,7 +45,7 @@ DAMAGES = 12
 
 
 def damage(path: Path, number: int) -> None:
-    """Make a file another one: missing, empty, ones, zeros, noise, cut, or with a bit flipped."""
+    """Damage a file: missing, empty, ones, zeros, noise, truncated, or with a bit flipped."""
     content = path.read_bytes()
     size = len(content)
     chance = random.Random(size * DAMAGES + number)
@@ -59,16 +59,16 @@ def damage(path: Path, number: int) -> None:
         path.write_bytes([*fixed, *cuts, *[bytes(flipped)] * 4][number - 1])
 
 
-class LogLife(RuleBasedStateMachine):
-    """A partition whose broker stops and crashes, and what an idempotent producer knows of it.
+class LogMachine(RuleBasedStateMachine):
+    """A partition whose broker stops and crashes, and the batches of an idempotent producer.
 
-    Its records are numbers that are their offsets and sequences, too.
+    The value of a record is its offset and sequence.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.places = ExitStack()
-        self.root = Path(self.places.enter_context(tempfile.TemporaryDirectory()))
+        self.resources = ExitStack()
+        self.root = Path(self.resources.enter_context(tempfile.TemporaryDirectory()))
         self.path = self.root / "data"
         self.batches: list[tuple[int, int]] = []
         self.is_consistent = True
@@ -86,7 +86,7 @@ class LogLife(RuleBasedStateMachine):
         self.batches.append((self.end, count))
 
     def reopen(self, at_least: int, at_most: int) -> None:
-        """As many records as that are there, and no part of a batch."""
+        """Check the number of records, and that no batch is incomplete."""
         self.directory = LogDirectories([self.path], CONFIG)
         self.log = self.directory.logs[WHERE]
         found = len(values(self.log))
@@ -108,15 +108,15 @@ class LogLife(RuleBasedStateMachine):
     @precondition(lambda self: self.batches)
     @rule()
     def send_again(self) -> None:
-        """The producer has had no answer to its last batch."""
+        """The response to the last batch was lost."""
         first, count = self.batches[-1]
         assert produce(self.log, first, count).base_offset == first
         with pytest.raises(BrokerError, match="OUT_OF_ORDER"):
             produce(self.log, self.end + 1)
 
-    @rule(clean=st.booleans(), name=st.sampled_from(BESIDE), number=st.integers(0, DAMAGES - 1))
-    def lose_a_file_beside_the_log(self, clean: bool, name: str, number: int) -> None:
-        """It is made anew: nothing is lost, and a batch that is sent again is recognised."""
+    @rule(clean=st.booleans(), name=st.sampled_from(REBUILT), number=st.integers(0, DAMAGES - 1))
+    def damage_a_file_beside_the_log(self, clean: bool, name: str, number: int) -> None:
+        """The file is rebuilt: no record is lost, and duplicates are recognised."""
         self.directory.close() if clean else self.directory.abandon()
         if name in PARTITION_FILES:
             self.is_consistent &= not clean
@@ -131,7 +131,7 @@ class LogLife(RuleBasedStateMachine):
     @precondition(lambda self: self.end > int(self.active().stem))
     @rule(clean=st.booleans(), lost=st.integers(1, 400), instead=st.sampled_from(["", "0", "?"]))
     def tear_the_newest_bytes(self, clean: bool, lost: int, instead: str) -> None:
-        """The disk lied about its cache, whatever fsync said of them."""
+        """The disk lost writes despite fsync."""
         self.directory.close() if clean else self.directory.abandon()
         active = self.active()
         content = active.read_bytes()
@@ -139,7 +139,7 @@ class LogLife(RuleBasedStateMachine):
         rest = len(content) - kept
         filling = {"": b"", "0": bytes(rest), "?": random.Random(lost).randbytes(rest)}[instead]
         active.write_bytes(content[:kept] + filling)
-        if clean and instead:  # nobody would look: a clean stop is believed
+        if clean and instead:  # a clean stop is trusted
             (self.path / ".kafka_cleanshutdown").unlink()
         self.is_consistent &= not clean
         self.reopen(int(active.stem), self.end)
@@ -159,28 +159,28 @@ class LogLife(RuleBasedStateMachine):
             self.reopen(before, self.end)
 
     def teardown(self) -> None:
-        """Files fit each other."""
+        """Check that the files are consistent."""
         self.directory.close()
         try:
             assert not self.is_consistent or list(check_directory(self.path / "t-0")) == []
         finally:
-            self.places.close()
+            self.resources.close()
 
 
-TestLogLife = LogLife.TestCase
-TestLogLife.settings = settings(max_examples=examples(25), stateful_step_count=12)
+TestLogMachine = LogMachine.TestCase
+TestLogMachine.settings = settings(max_examples=examples(25), stateful_step_count=12)
 
 
-def test_a_segment_that_lost_all_batches_after_a_clean_stop_can_be_appended_to() -> None:
-    life = LogLife()
-    life.append(count=1)
-    life.tear_the_newest_bytes(clean=True, lost=life.active().stat().st_size, instead="")
-    life.append(count=1)
-    life.teardown()
+def test_an_emptied_segment_can_be_appended_to_after_a_clean_stop() -> None:
+    machine = LogMachine()
+    machine.append(count=1)
+    machine.tear_the_newest_bytes(clean=True, lost=machine.active().stat().st_size, instead="")
+    machine.append(count=1)
+    machine.teardown()
 
 
 def checked_bytes(content: bytes) -> list[int]:
-    """Where a change can be seen: anywhere but in a leader epoch, which no CRC covers."""
+    """The positions covered by a CRC: all but the leader epochs."""
     found = []
     at = 0
     while at < len(content):
@@ -200,7 +200,7 @@ def read_between(log: PartitionLog, first: int, end: int) -> list[int]:
     return found
 
 
-def test_a_flipped_bit_in_a_segment_is_found_and_contained(tmp_path: Path) -> None:
+def test_a_flipped_bit_is_detected_and_does_not_affect_other_segments(tmp_path: Path) -> None:
     chance = random.Random(7)
     whole = tmp_path / "whole"
     directory = LogDirectories([whole], CONFIG)
@@ -212,11 +212,11 @@ def test_a_flipped_bit_in_a_segment_is_found_and_contained(tmp_path: Path) -> No
         path = tmp_path / str(number)
         shutil.copytree(whole, path)
         partition = path / str(WHERE)
-        victim = sorted(partition.glob("*.log"))[1]
-        content = bytearray(victim.read_bytes())
+        segment = sorted(partition.glob("*.log"))[1]
+        content = bytearray(segment.read_bytes())
         content[chance.choice(checked_bytes(bytes(content)))] ^= 1 << chance.randrange(8)
-        victim.write_bytes(content)
-        assert list(check_directory(partition)), "nothing was found"
+        segment.write_bytes(content)
+        assert list(check_directory(partition)), "the damage was not detected"
         directory = LogDirectories([path], CONFIG)
         log = directory.logs[WHERE]
         _, damaged, after, *_ = sorted(int(each.stem) for each in partition.glob("*.log"))

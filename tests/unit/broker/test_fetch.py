@@ -1,4 +1,4 @@
-"""Fetch: limits, errors, and requests that wait for a partition."""
+"""Fetch: limits, errors, and delayed requests."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ LONG_MS = 30_000
 
 
 def wanted(node: Node, *parts: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """The fields of a request about partitions of topic t."""
+    """The fields of a Fetch request for partitions of topic t."""
     topic = node.topics.find("t")
-    asked = {
+    requested = {
         "topic": "t",
         "topic_id": topic and topic.id,
         "partitions": [
             {"partition_max_bytes": 1 << 20, "current_leader_epoch": -1, **part} for part in parts
         ],
     }
-    return {"max_bytes": 1 << 20, "session_epoch": -1, "topics": [asked], **options}
+    return {"max_bytes": 1 << 20, "session_epoch": -1, "topics": [requested], **options}
 
 
 def fetch(node: Node, *parts: dict[str, Any], version: int = 12, **options: Any) -> Any:
-    """The answer to such a request."""
+    """The response to a Fetch request."""
     return ask(node, ApiKey.FETCH, version, **wanted(node, *parts, **options))
 
 
@@ -52,17 +52,17 @@ def sizes(answer: Any) -> list[int]:
     return [len(part.records) for part in parts_of(answer)]
 
 
-def test_limits_hold_except_for_the_first_batch(node: Node) -> None:
+def test_size_limits_do_not_apply_to_the_first_batch(node: Node) -> None:
     logs = node.topics.create("t", 3).partitions
     for log in logs[1:]:
         append(log, b"x" * 1000)
         append(log, b"y" * 1000)
     one = read_log(logs[1], 0, 1)
     size = len(one)
-    every = [{"partition": number} for number in range(3)]
-    assert sizes(fetch(node, *every, max_bytes=1)) == [0, size, 0]
-    assert sizes(fetch(node, *every, max_bytes=3 * size)) == [0, 2 * size, size]
-    small = [{**part, "partition_max_bytes": size + 10} for part in every]
+    all_parts = [{"partition": number} for number in range(3)]
+    assert sizes(fetch(node, *all_parts, max_bytes=1)) == [0, size, 0]
+    assert sizes(fetch(node, *all_parts, max_bytes=3 * size)) == [0, 2 * size, size]
+    small = [{**part, "partition_max_bytes": size + 10} for part in all_parts]
     assert sizes(fetch(node, *small)) == [0, size + 10, size + 10]
 
 
@@ -77,7 +77,7 @@ def test_limits_hold_except_for_the_first_batch(node: Node) -> None:
         ("no topic", 13, ErrorCode.unknown_topic_id),
     ],
 )
-def test_errors_come_at_once(part: Any, version: int, expected: ErrorCode, node: Node) -> None:
+def test_errors_are_sent_at_once(part: Any, version: int, expected: ErrorCode, node: Node) -> None:
     if part == "no topic":
         part = {"partition": 0}
     else:
@@ -86,7 +86,7 @@ def test_errors_come_at_once(part: Any, version: int, expected: ErrorCode, node:
     assert parts_of(answer)[0].error_code is expected
 
 
-def test_sessions_are_never_begun(node: Node) -> None:
+def test_fetch_sessions_are_not_supported(node: Node) -> None:
     node.topics.create("t", 1)
     assert fetch(node, {"partition": 0}, session_epoch=0).session_id == 0
     refused = fetch(node, {"partition": 0}, session_id=7, session_epoch=1)
@@ -106,7 +106,6 @@ def test_a_damaged_batch_is_not_served(node: Node) -> None:
 
 
 def test_a_waiting_fetch_is_answered_by_a_produced_batch(tmp_path: Path) -> None:
-    """Otherwise a consumer would have each record only when its wait is over."""
     with running_node(tmp_path) as node:
         node.topics.create("t", 1)
         values = wanted(node, {"partition": 0}, max_wait=100 * LONG_MS, min_bytes=1)
@@ -118,14 +117,14 @@ def test_a_waiting_fetch_is_answered_by_a_produced_batch(tmp_path: Path) -> None
     assert sizes(body)[0] > 61
 
 
-# Requests that wait for a partition ---------------------------------------------------------------
+# Delayed operations -------------------------------------------------------------------------------
 
 
 LONG = 3_600.0
 
 
 class Waiting:
-    """An operation that is complete once ``ready``; counts how often it was tried."""
+    """An operation that completes once ``ready``; records its attempts."""
 
     def __init__(self) -> None:
         self.ready = False
@@ -140,7 +139,7 @@ class Waiting:
 
 
 class Rig:
-    """A purgatory whose handlers run when the test says so."""
+    """A purgatory whose jobs run in ``run``."""
 
     def __init__(self) -> None:
         self.timer = Timer(SystemClock())
@@ -148,7 +147,7 @@ class Rig:
         self.purgatory = Purgatory(self.timer, self.jobs.put)
 
     def run(self) -> int:
-        """Run what was submitted; returns how much it was."""
+        """Run the submitted jobs; returns their number."""
         count = 0
         while not self.jobs.empty():
             self.jobs.get()()
@@ -163,7 +162,7 @@ def rig() -> Iterator[Rig]:
     rig.timer.close()
 
 
-def test_only_those_who_wait_for_the_key_are_woken(rig: Rig) -> None:
+def test_only_operations_watching_the_key_are_retried(rig: Rig) -> None:
     a, b = Waiting(), Waiting()
     rig.purgatory.watch(["x", "y"], LONG, a)
     rig.purgatory.watch(["y"], LONG, b)
@@ -176,7 +175,7 @@ def test_only_those_who_wait_for_the_key_are_woken(rig: Rig) -> None:
     assert (a.completed, b.completed) == (0, 1)
 
 
-def test_it_is_completed_once_and_by_the_end_at_the_latest(rig: Rig) -> None:
+def test_an_operation_completes_once_and_on_close_at_the_latest(rig: Rig) -> None:
     ready, waiting, late = Waiting(), Waiting(), Waiting()
     rig.purgatory.watch(["x", "y"], LONG, ready)
     rig.purgatory.watch(["z"], LONG, waiting)
@@ -191,7 +190,7 @@ def test_it_is_completed_once_and_by_the_end_at_the_latest(rig: Rig) -> None:
     assert (ready.completed, waiting.attempts, late.attempts) == (1, [False, True], [True])
 
 
-def test_what_happens_during_an_attempt_is_not_missed(rig: Rig) -> None:
+def test_a_wake_up_during_an_attempt_causes_another_one(rig: Rig) -> None:
     seen: list[bool] = []
 
     def attempt(last: bool) -> bool:
@@ -204,12 +203,12 @@ def test_what_happens_during_an_attempt_is_not_missed(rig: Rig) -> None:
     assert seen == [False, False]
 
 
-def test_the_time_is_over(rig: Rig) -> None:
+def test_an_operation_is_attempted_last_at_its_deadline(rig: Rig) -> None:
     a, b = Waiting(), Waiting()
     rig.purgatory.watch(["x"], 0, a)
     assert a.attempts == [True]
     rig.purgatory.watch(["x"], 0.01, b)
-    while len(b.attempts) < 2:  # on a slow machine it is over before `watch` returns: no job then
+    while len(b.attempts) < 2:  # on a slow machine, `watch` itself makes the last attempt
         with suppress(queue.Empty):
             rig.jobs.get(timeout=0.1)()
     assert b.attempts == [False, True]

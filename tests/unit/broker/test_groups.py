@@ -1,4 +1,4 @@
-"""The state machine of consumer groups, with a clock that the test moves."""
+"""The state machine of consumer groups, with a fake clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SESSION, REBALANCE = 10.0, 60.0
 
 
 class Rig:
-    """One group; answers are kept by member as they come."""
+    """One group; the answers are recorded by member."""
 
     def __init__(self) -> None:
         self.group = ConsumerGroup("g")
@@ -79,8 +79,8 @@ class Rig:
         self.group.advance(self.now)
         self._answer()
 
-    def stable(self, *names: str) -> None:
-        """All of them in one generation, with an assignment each."""
+    def stabilize(self, *names: str) -> None:
+        """Bring all members into one generation, each with an assignment."""
         for name in names:
             self.join(name)
         for name in names[:-1]:
@@ -98,7 +98,7 @@ def rig() -> Rig:
     return Rig()
 
 
-def test_an_id_that_is_never_used_does_not_hold_up_the_group(rig: Rig) -> None:
+def test_an_unused_member_id_does_not_block_the_group(rig: Rig) -> None:
     rig.join("ghost", knows_required_ids=True)
     rig.join("a")
     assert not rig.joins["a"]
@@ -106,8 +106,8 @@ def test_an_id_that_is_never_used_does_not_hold_up_the_group(rig: Rig) -> None:
     assert rig.joins["a"][-1].generation_id == 1
 
 
-def test_who_is_not_heard_of_is_out(rig: Rig) -> None:
-    rig.stable("a", "b")
+def test_a_member_without_heartbeats_is_removed(rig: Rig) -> None:
+    rig.stabilize("a", "b")
     rig.pass_time(SESSION / 2)
     assert rig.heartbeat("a") is ErrorCode.none
     rig.pass_time(SESSION / 2)
@@ -116,26 +116,26 @@ def test_who_is_not_heard_of_is_out(rig: Rig) -> None:
     assert rig.heartbeat("b") is ErrorCode.unknown_member_id
 
 
-def only_a_is_heard_of(rig: Rig) -> None:
+def keep_only_a_alive(rig: Rig) -> None:
     for _ in range(int(REBALANCE)):
         rig.heartbeat("a")
         rig.pass_time(1)
 
 
-def test_who_does_not_join_again_in_time_is_out(rig: Rig) -> None:
-    rig.stable("a", "b")
+def test_a_member_that_does_not_rejoin_in_time_is_removed(rig: Rig) -> None:
+    rig.stabilize("a", "b")
     rig.join("c")
-    only_a_is_heard_of(rig)
+    keep_only_a_alive(rig)
     assert list(rig.group.members) == ["c"]
     assert rig.joins["c"][-1].leader == "c"
 
 
-def test_who_never_asks_for_its_share_is_out(rig: Rig) -> None:
+def test_a_member_that_never_syncs_is_removed(rig: Rig) -> None:
     rig.join("a")
     rig.join("b")
     rig.join("a", "a")
     rig.sync("b")
-    only_a_is_heard_of(rig)
+    keep_only_a_alive(rig)
     assert list(rig.group.members) == ["b"]
     assert rig.syncs["b"][-1].error_code is ErrorCode.rebalance_in_progress
 
@@ -148,14 +148,14 @@ def test_who_never_asks_for_its_share_is_out(rig: Rig) -> None:
         ("a", 1, ErrorCode.none),
     ],
 )
-def test_who_may_say_what(rig: Rig, member: str, generation: int, expected: ErrorCode) -> None:
-    rig.stable("a")
+def test_members_are_fenced(rig: Rig, member: str, generation: int, expected: ErrorCode) -> None:
+    rig.stabilize("a")
     assert rig.heartbeat(member, generation) is expected
     refused = membership.check_commit(rig.group, member, None, generation, rig.now)
     assert (refused or ErrorCode.none) is expected
 
 
-def test_the_strategy_with_most_votes_wins_and_others_are_not_let_in(rig: Rig) -> None:
+def test_the_protocol_with_most_votes_is_chosen(rig: Rig) -> None:
     both = (("sticky", b"s"), ("range", b"r"))
     rig.join("a", protocols=both[::-1])
     rig.join("b", protocols=both)
@@ -166,8 +166,8 @@ def test_the_strategy_with_most_votes_wins_and_others_are_not_let_in(rig: Rig) -
     assert rig.joins["d"][-1].error_code is ErrorCode.inconsistent_group_protocol
 
 
-def test_a_lost_answer_is_given_again(rig: Rig) -> None:
-    rig.stable("a", "b")
+def test_a_repeated_join_gets_the_lost_answer(rig: Rig) -> None:
+    rig.stabilize("a", "b")
     rig.join("b", "b")
     assert rig.joins["b"][-1].generation_id == rig.group.generation
     rig.join("a", "a")
@@ -175,15 +175,15 @@ def test_a_lost_answer_is_given_again(rig: Rig) -> None:
     assert rig.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_leaving_by_instance_id(rig: Rig) -> None:
+def test_a_static_member_can_leave_by_instance_id(rig: Rig) -> None:
     rig.join("a", instance_id="one")
     assert membership.leave(rig.group, "", "one", rig.now) is ErrorCode.none
     assert rig.group.state is GroupState.EMPTY
     assert membership.leave(rig.group, "", "one", rig.now) is ErrorCode.unknown_member_id
 
 
-def test_a_commit_without_a_generation_is_for_a_group_without_members(rig: Rig) -> None:
-    """As in Kafka: no generation fences what a member had fetched before its session ended."""
+def test_a_commit_without_a_generation_needs_an_empty_group(rig: Rig) -> None:
+    """As in Kafka, no generation fences a member whose session has ended."""
 
     def commit(member_id: str, generation: int) -> ErrorCode | None:
         return membership.check_commit(rig.group, member_id, "one", generation, rig.now)
@@ -200,8 +200,8 @@ def test_a_commit_without_a_generation_is_for_a_group_without_members(rig: Rig) 
     assert commit("", -1) is ErrorCode.unknown_member_id
 
 
-def test_a_group_that_never_had_members_is_there_after_a_restart(tmp_path: Path) -> None:
-    """No record tells of the group itself, only its offsets do."""
+def test_a_group_with_offsets_only_survives_a_restart(tmp_path: Path) -> None:
+    """Only its offsets are stored, no record of the group."""
     offset = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
     topics = [{"name": "t", "partitions": [offset]}]
     with running_node(tmp_path) as node:
@@ -216,7 +216,7 @@ def test_a_group_that_never_had_members_is_there_after_a_restart(tmp_path: Path)
         assert not ask(node, ApiKey.LIST_GROUPS, 4).groups
 
 
-def test_clients_do_not_write_to_internal_topics(node: Node) -> None:
+def test_produce_to_internal_topics_is_refused(node: Node) -> None:
     from tests.unit.broker.requests import REQUESTS
 
     node.topics.create(OFFSETS_TOPIC, 1)
@@ -226,6 +226,6 @@ def test_clients_do_not_write_to_internal_topics(node: Node) -> None:
     assert refused is ErrorCode.invalid_topic_exception
 
 
-def test_java_hash() -> None:
+def test_java_hash_equals_string_hash_code() -> None:
     hashed = [java_hash(text) for text in ("", "a", "hello", "polygenelubricants")]
     assert hashed == [0, 97, 99162322, 0]

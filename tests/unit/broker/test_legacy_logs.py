@@ -1,4 +1,4 @@
-"""Logs with messages of the formats 0 and 1: opened, recovered, read, cleaned, never damaged."""
+"""Logs with message formats 0 and 1 are opened, recovered, read and cleaned without damage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.legacy_messages import CODECS, legacy_message, legacy_wrapper
 from tests.support.raw_batch import raw_batch
 from tests.unit.broker.logs import SMALL, append, open_log, read_log, records
 
-Found = list[tuple[int, bytes | None]]
+Stored = list[tuple[int, bytes | None]]
 FORMATS = [
     pytest.param(magic, codec, id=f"format {magic}, {name}")
     for magic in (0, 1)
@@ -29,7 +29,7 @@ DAY_MS = 24 * 3_600_000
 
 
 def messages(first: int, count: int, magic: int, codec: int) -> bytes:
-    """So many messages, each with a value of 100 bytes that begins with its offset."""
+    """``count`` messages, each with a value of 100 bytes that begins with its offset."""
     values = [b"%d " % n + b"x" * 100 for n in range(first, first + count)]
     if codec:
         return legacy_wrapper(first, values, magic, codec)
@@ -42,19 +42,19 @@ def write(directory: Path, base: int, content: bytes) -> Path:
     return path
 
 
-def found(log: PartitionLog) -> Found:
+def stored(log: PartitionLog) -> Stored:
     return [(record.offset, record.value) for record in records(log)]
 
 
 def numbers(log: PartitionLog, start: int = 0) -> list[int]:
-    stored = [(record.offset, record.value or b"") for record in records(log, start)]
-    assert all(int(value.split()[0]) == offset for offset, value in stored)
-    return [offset for offset, _ in stored]
+    pairs = [(record.offset, record.value or b"") for record in records(log, start)]
+    assert all(int(value.split()[0]) == offset for offset, value in pairs)
+    return [offset for offset, _ in pairs]
 
 
 @pytest.mark.parametrize("recovery_point", [None, 0], ids=["clean", "crashed"])
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
-def test_old_segments_are_read_and_the_active_one_written_on(
+def test_old_segments_are_read_and_new_records_appended(
     tmp_path: Path, magic: int, codec: int, recovery_point: int | None
 ) -> None:
     contents = {
@@ -84,7 +84,7 @@ WRONG_CRC = messages(3, 1, 1, 0)[:-1] + b"?" + messages(4, 2, 1, 0)
 
 
 @pytest.mark.parametrize("rest", [messages(3, 1, 1, 0)[:-1], WRONG_CRC], ids=["torn", "wrong CRC"])
-def test_recovery_cuts_off_what_is_damaged_and_nothing_else(tmp_path: Path, rest: bytes) -> None:
+def test_recovery_truncates_only_the_damaged_part(tmp_path: Path, rest: bytes) -> None:
     whole = messages(0, 3, 1, 0)
     path = write(tmp_path, 0, whole + rest)
     log = open_log(tmp_path, recovery_point=0)
@@ -93,7 +93,7 @@ def test_recovery_cuts_off_what_is_damaged_and_nothing_else(tmp_path: Path, rest
     assert path.read_bytes() == whole
 
 
-def test_what_cannot_be_decompressed_is_kept_and_handed_out(tmp_path: Path) -> None:
+def test_messages_that_cannot_be_decompressed_are_kept_and_served(tmp_path: Path) -> None:
     content = legacy_message(4, b"frames of lz4 with a wrong checksum", 0, attributes=3)
     path = write(tmp_path, 0, content)
     log = open_log(tmp_path, recovery_point=0)
@@ -102,8 +102,7 @@ def test_what_cannot_be_decompressed_is_kept_and_handed_out(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_segments_expire(tmp_path: Path, magic: int) -> None:
-    """By their timestamps, or by the time of the file where the format has none."""
+def test_old_segments_expire_by_timestamp_or_file_time(tmp_path: Path, magic: int) -> None:
     for base in (0, 5):
         os.utime(write(tmp_path, base, messages(base, 5, magic, 0)), (1_000, 1_000))
     log = open_log(tmp_path, config=LogConfig(retention_ms=DAY_MS))
@@ -131,17 +130,17 @@ def test_compaction_keeps_the_last_message_of_each_key(
     log = open_log(tmp_path)
     cleaner = LogCleaner(tmp_path)
     cleaner.clean(log, 1_000)
-    kept: Found = [(1, b"1"), (2, b"2"), (4, None), (5, b"5")]
-    assert found(log) == kept
+    kept: Stored = [(1, b"1"), (2, b"2"), (4, None), (5, b"5")]
+    assert stored(log) == kept
     log.close()
     again = open_log(tmp_path, recovery_point=0)
-    assert found(again) == kept
+    assert stored(again) == kept
     assert again.view().find_timestamp(-1) == TimestampOffset(1 if magic else -1, 1)
     LogCleaner(tmp_path).clean(again, 1_000 + 2 * SMALL.delete_retention_ms)
-    assert found(again) == [(1, b"1"), (2, b"2"), (5, b"5")]
+    assert stored(again) == [(1, b"1"), (2, b"2"), (5, b"5")]
 
 
-def test_a_damaged_segment_without_an_index_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_damaged_segment_without_an_index_is_not_changed(tmp_path: Path) -> None:
     content = raw_batch([b"0"]) + b"\xff" * 100
     path = write(tmp_path, 0, content)
     write(tmp_path, 1, raw_batch([b"1"], base_offset=1))
@@ -152,7 +151,7 @@ def test_a_damaged_segment_without_an_index_is_left_as_it_is(tmp_path: Path) -> 
     assert path.read_bytes() == content
 
 
-def test_a_damaged_swap_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_damaged_swap_file_is_refused_and_not_changed(tmp_path: Path) -> None:
     content = struct.pack(">qi", 0, -1) + b"\xff" * 100
     swapped = tmp_path / f"{0:020d}.log.swap"
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Data directories: their locks, their files, and a disk that fails takes only its own."""
+"""Data directories: locks, files, and the failure of a single disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kprod.errors import BrokerError
 from kprod.types import TopicPartition
 from tests.unit.broker.logs import NOW, append, open_directories, put, read_log, values
 
-# One directory: its lock, its files, and who may open it ------------------------------------------
+# One directory ------------------------------------------------------------------------------------
 
 
 WHERE = TopicPartition("some-topic.v1", 3)
@@ -41,7 +41,7 @@ def with_one_partition(path: Path) -> LogDirectories:
     return directory
 
 
-def test_the_layout_is_kafkas(tmp_path: Path) -> None:
+def test_files_have_the_layout_of_kafka(tmp_path: Path) -> None:
     with_one_partition(tmp_path).close()
     assert {path.name for path in (tmp_path / "some-topic.v1-3").iterdir()} == {
         *(f"00000000000000000000.{kind}" for kind in ("index", "log", "timeindex")),
@@ -53,8 +53,8 @@ def test_the_layout_is_kafkas(tmp_path: Path) -> None:
     assert names == ["version", "node.id", "cluster.id", "directory.id"]
 
 
-def test_a_log_that_was_cut_is_compacted_anew(tmp_path: Path) -> None:
-    """The records that come then have offsets that were clean once."""
+def test_a_truncated_log_is_compacted_again(tmp_path: Path) -> None:
+    """The new records have offsets that were clean before."""
     config = LogConfig(
         cleanup_policy="compact",
         segment_bytes=1_000,
@@ -87,22 +87,22 @@ def put_five_keys(log: PartitionLog, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "is_there", "instead", "said"),
+    ("name", "original", "replacement", "message"),
     [
         ("meta.properties", "version=1", "version=9", "version 9"),
         ("some-topic.v1-3/partition.metadata", "version: 0", "version: 9", "version 9"),
         ("some-topic.v1-3/partition.metadata", "EjRWeJq83vASNFZ4mrze8A", "x", "'x' is not an id"),
     ],
 )
-def test_what_cannot_be_read_is_refused_and_left_alone(
-    tmp_path: Path, name: str, is_there: str, instead: str, said: str
+def test_unreadable_metadata_is_refused_and_not_changed(
+    tmp_path: Path, name: str, original: str, replacement: str, message: str
 ) -> None:
     with_one_partition(tmp_path).close()
     path = tmp_path / name
     before = path.read_text()
-    path.write_text(before.replace(is_there, instead))
+    path.write_text(before.replace(original, replacement))
     for _ in range(2):
-        with pytest.raises(StorageError, match=said):
+        with pytest.raises(StorageError, match=message):
             open_directories(tmp_path)
     path.write_text(before)
     assert values(open_directories(tmp_path).logs[WHERE]) == [b"a", b"b"]
@@ -112,7 +112,7 @@ def directories_in(path: Path) -> set[str]:
     return {each.name for each in path.iterdir() if each.is_dir()}
 
 
-def test_directories_that_are_no_partitions_are_left_alone(tmp_path: Path) -> None:
+def test_other_directories_are_not_changed(tmp_path: Path) -> None:
     names = {"notes-1", "other", "not-ours-delete"}
     for name in names:
         (tmp_path / name).mkdir()
@@ -121,20 +121,20 @@ def test_directories_that_are_no_partitions_are_left_alone(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", [f"{'0f' * 16}-delete", f"some-topic.v1-3.{'0f' * 16}-delete"])
-def test_what_a_crash_left_of_a_deleted_partition_goes(tmp_path: Path, name: str) -> None:
+def test_leftovers_of_a_deleted_partition_are_removed_at_start(tmp_path: Path, name: str) -> None:
     with_one_partition(tmp_path).close()
     (tmp_path / "some-topic.v1-3").rename(tmp_path / name)
     assert open_directories(tmp_path).logs == {}
     assert directories_in(tmp_path) == set()
 
 
-def test_the_files_of_a_deleted_partition_stay_for_a_while(tmp_path: Path) -> None:
+def test_the_files_of_a_deleted_partition_are_deleted_later(tmp_path: Path) -> None:
     directory = open_directories(tmp_path, config=LogConfig(file_delete_delay_ms=60_000))
     append(directory.create(WHERE, TOPIC_ID), b"a")
     directory.remove(WHERE, NOW)
     (waiting,) = tmp_path.glob("*-delete")
     assert (waiting / "00000000000000000000.log").stat().st_size > 0
-    append(directory.create(WHERE, uuid.uuid4()), b"another")  # the name is free
+    append(directory.create(WHERE, uuid.uuid4()), b"another")  # same name
     directory.maintain(NOW + 59_999)
     assert list(tmp_path.glob("*-delete")) == [waiting]
     directory.maintain(NOW + 60_000)
@@ -142,7 +142,7 @@ def test_the_files_of_a_deleted_partition_stay_for_a_while(tmp_path: Path) -> No
     assert values(directory.logs[WHERE]) == [b"another"]
 
 
-def test_a_partition_that_is_deleted_during_maintenance(
+def test_a_partition_may_be_deleted_during_maintenance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = open_directories(tmp_path, config=LogConfig(segment_bytes=100))
@@ -162,7 +162,7 @@ def test_a_partition_that_is_deleted_during_maintenance(
     assert not logs.offline
 
 
-def test_compaction_of_a_deleted_partition_leaves_its_successor_alone(tmp_path: Path) -> None:
+def test_compaction_of_a_deleted_partition_does_not_affect_a_new_one(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=100, cleanup_policy="compact")
     logs = open_directories(tmp_path, config=config)
     topics = Topics(logs)
@@ -176,13 +176,13 @@ def test_compaction_of_a_deleted_partition_leaves_its_successor_alone(tmp_path: 
     assert values(open_directories(tmp_path).logs[new.where]) == [b"kept"]
 
 
-def test_a_deleted_partition_has_the_name_that_kafka_gives_it() -> None:
+def test_a_deleted_partition_is_renamed_as_in_kafka() -> None:
     assert re.fullmatch(r"some-topic\.v1-3\.[0-9a-f]{32}-delete", deleted_name(WHERE))
     longest = deleted_name(TopicPartition("t" * 249, 12))
     assert re.fullmatch(r"t{212}-12\.[0-9a-f]{32}-delete", longest), "255 bytes"
 
 
-# Several: partitions are spread, and a disk that fails takes only its own -------------------------
+# Several directories ------------------------------------------------------------------------------
 
 
 STORAGE_ERROR = "KAFKA_STORAGE_ERROR"
@@ -194,7 +194,7 @@ def disks(tmp_path: Path) -> list[Path]:
 
 
 def open_all(disks: list[Path]) -> LogDirectories:
-    # Every batch but the first has an index entry: that goes to a file which can be taken away.
+    # Every batch but the first adds an index entry, in a file that a test can remove.
     return open_directories(*disks, config=LogConfig(index_interval_bytes=0))
 
 
@@ -207,7 +207,7 @@ def with_a_topic(disks: list[Path]) -> tuple[LogDirectories, tuple[PartitionLog,
 
 
 def check_values(logs: LogDirectories) -> list[int]:
-    """The partitions that are offline; the others have their record."""
+    """Check the records of all partitions; returns the offline ones."""
     partitions = Topics(logs).all()[0].partitions
     for log in partitions:
         assert log.offline or values(log) == [b"%d" % log.where.partition]
@@ -215,7 +215,7 @@ def check_values(logs: LogDirectories) -> list[int]:
 
 
 def lose(disk: Path) -> None:
-    """Take the files away under the broker, as a disk does that is pulled out."""
+    """Remove the files under the running broker, like a disk that is pulled out."""
     for directory in disk.iterdir():
         if directory.is_dir():
             shutil.rmtree(directory)
@@ -227,12 +227,12 @@ def append_often(log: PartitionLog) -> None:
 
 
 def refuse_appends(log: PartitionLog) -> None:
-    """Append until the disk is noticed to be gone."""
+    """Append until the loss of the disk is detected."""
     with pytest.raises(BrokerError, match=STORAGE_ERROR):
         append_often(log)
 
 
-def test_partitions_are_spread_and_found_again(disks: list[Path]) -> None:
+def test_partitions_are_spread_over_disks_and_found_after_a_restart(disks: list[Path]) -> None:
     logs, _ = with_a_topic(disks)
     assert [len(directories_in(disk)) for disk in disks] == [2, 2, 2]
     logs.close()
@@ -243,15 +243,15 @@ def test_partitions_are_spread_and_found_again(disks: list[Path]) -> None:
     assert all((disk / "meta.properties").exists() for disk in disks)
 
 
-def test_a_disk_that_fails_takes_only_its_partitions_along(disks: list[Path]) -> None:
+def test_only_the_partitions_of_a_failed_disk_go_offline(disks: list[Path]) -> None:
     logs, partitions = with_a_topic(disks)
-    ill = [log for log in partitions if log.directory.parent == disks[1]]
+    failed = [log for log in partitions if log.directory.parent == disks[1]]
     lose(disks[1])
-    refuse_appends(ill[0])
+    refuse_appends(failed[0])
     assert list(logs.offline) == [disks[1]]
-    assert [log for log in partitions if log.offline] == ill
+    assert [log for log in partitions if log.offline] == failed
     for log in partitions:
-        if log in ill:
+        if log in failed:
             refuse_appends(log)
             with pytest.raises(BrokerError, match=STORAGE_ERROR):
                 read_log(log, 0, 100)
@@ -266,7 +266,7 @@ def test_a_disk_that_fails_takes_only_its_partitions_along(disks: list[Path]) ->
     assert marked == [disks[0], disks[2]]
 
 
-def test_deleting_records_notices_a_disk_that_fails(disks: list[Path]) -> None:
+def test_deleting_records_detects_a_failed_disk(disks: list[Path]) -> None:
     logs, partitions = with_a_topic(disks)
     lose(disks[1])
     with pytest.raises(BrokerError, match=STORAGE_ERROR):
@@ -274,7 +274,7 @@ def test_deleting_records_notices_a_disk_that_fails(disks: list[Path]) -> None:
     assert list(logs.offline) == [disks[1]]
 
 
-def test_a_topic_on_a_disk_that_failed_stays(disks: list[Path]) -> None:
+def test_a_topic_on_a_failed_disk_cannot_be_deleted(disks: list[Path]) -> None:
     logs, _ = with_a_topic(disks)
     logs.directories[1].fail(OSError(errno.EIO, "broken"))
     topics = Topics(logs)
@@ -285,7 +285,7 @@ def test_a_topic_on_a_disk_that_failed_stays(disks: list[Path]) -> None:
     assert len(check_values(logs)) == 2
 
 
-def test_the_limits_of_the_process_are_not_the_disks_fault(disks: list[Path]) -> None:
+def test_too_many_open_files_do_not_take_a_disk_offline(disks: list[Path]) -> None:
     logs, partitions = with_a_topic(disks)
     for directory in logs.directories:
         directory.fail(OSError(errno.EMFILE, "Too many open files"))
@@ -293,7 +293,7 @@ def test_the_limits_of_the_process_are_not_the_disks_fault(disks: list[Path]) ->
     append(partitions[0], b"more")
 
 
-def test_a_directory_that_cannot_be_opened_is_left_out(disks: list[Path]) -> None:
+def test_a_directory_that_cannot_be_opened_is_offline(disks: list[Path]) -> None:
     logs, _ = with_a_topic(disks)
     logs.close()
     aside = disks[1].with_name("aside")
@@ -308,7 +308,7 @@ def test_a_directory_that_cannot_be_opened_is_left_out(disks: list[Path]) -> Non
     assert check_values(open_all(disks)) == []
 
 
-def test_a_partition_in_two_places_is_refused(disks: list[Path]) -> None:
+def test_a_partition_in_two_directories_is_refused(disks: list[Path]) -> None:
     logs, partitions = with_a_topic(disks)
     logs.close()
     directory = partitions[0].directory
@@ -320,14 +320,14 @@ def test_a_partition_in_two_places_is_refused(disks: list[Path]) -> None:
     open_all(disks)
 
 
-def test_directories_of_two_clusters_do_not_mix(disks: list[Path]) -> None:
+def test_directories_of_two_clusters_are_refused(disks: list[Path]) -> None:
     for some in (disks[:1], disks[1:]):
         open_all(some).close()
     with pytest.raises(StorageError, match="belongs to cluster"):
         open_all(disks)
 
 
-def test_no_disk_is_left(disks: list[Path]) -> None:
+def test_topics_cannot_be_created_without_a_disk(disks: list[Path]) -> None:
     logs, partitions = with_a_topic(disks)
     for disk in disks:
         lose(disk)

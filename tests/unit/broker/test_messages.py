@@ -1,4 +1,4 @@
-"""Messages as bytes: what we write kio reads, what kio writes we read, and nothing ends us."""
+"""Reading and writing messages as kio does, and malformed messages."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def kio_reads(entity: Any, frame: bytes) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("api", REQUESTS, ids=lambda api: str(api.name))
-def test_requests_mean_to_us_what_they_mean_to_kio(api: ApiKey) -> None:
+def test_requests_are_decoded_as_by_kio(api: ApiKey) -> None:
     for version in (version for each, version in EVERY_VERSION if each is api):
         frame = request_schema(api, version).encode(HEADER, REQUESTS[api])[4:]
         expected = kio_reads(load_request_schema(api, version), frame)
         assert request_schema(api, version).decode(frame) == expected, version
 
 
-def test_a_message_cut_off_anywhere_is_malformed() -> None:
+def test_every_truncated_message_is_malformed() -> None:
     schema = request_schema(ApiKey.PRODUCE, 9)
     frame = schema.encode(HEADER, REQUESTS[ApiKey.PRODUCE])[4:]
     for cut in range(len(frame)):
@@ -60,7 +60,7 @@ def test_a_message_cut_off_anywhere_is_malformed() -> None:
 @pytest.mark.parametrize(
     "count", ["7fffffff", "fffffffe", "80000000", "00010000"], ids=lambda count: f"count {count}"
 )
-def test_counts_are_not_believed(count: str) -> None:
+def test_large_counts_allocate_no_memory(count: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ProtocolError):
         request_schema(ApiKey.METADATA, 4).decode(bytes(8) + b"\xff\xff" + bytes.fromhex(count))
@@ -71,7 +71,7 @@ def test_counts_are_not_believed(count: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tags", "fine"),
+    ("tags", "valid"),
     [
         ("00", True),
         ("01 05 02 abcd", True),
@@ -85,27 +85,27 @@ def test_counts_are_not_believed(count: str) -> None:
         ("8080808080 00", False),
     ],
 )
-def test_tagged_fields(tags: str, fine: bool) -> None:
+def test_tagged_fields_must_be_sorted_and_complete(tags: str, valid: bool) -> None:
     entity = load_request_schema(ApiKey.FETCH, 12)
     body = bytes(25) + b"\1\1\1" + bytes.fromhex(tags)
     data = memoryview(body)
-    if fine:
+    if valid:
         assert message_reader(entity)(data, 0, Allowance(100))[1] == len(body)
     else:
         with pytest.raises((ProtocolError, IndexError)):
             message_reader(entity)(data, 0, Allowance(100))
 
 
-def test_a_name_that_is_not_text_is_malformed() -> None:
+def test_a_name_that_is_not_utf8_is_malformed() -> None:
     with pytest.raises(ProtocolError, match="UTF-8"):
         request_schema(ApiKey.METADATA, 4).decode(bytes(8) + b"\xff\xff\0\0\0\1\0\2\xff\xfe\1")
 
 
-# What the writer makes of a message is what kio makes of it, to the byte --------------------------
+# Messages are written as by kio, byte for byte ----------------------------------------------------
 
 
 NEWEST = dict(EVERY_VERSION)
-# Loaded by the test that needs it: each worker collects all of them, and runs half.
+# Loaded by the tests: each worker collects all of them but runs only a part.
 EVERY = [
     pytest.param(
         partial(load, api, version),
@@ -177,7 +177,7 @@ def _as_kio(shape: FieldShape, value: Any) -> Any:
 @pytest.mark.parametrize("load", EVERY)
 @settings(max_examples=10)  # of 639 messages
 @given(data=st.data())
-def test_it_writes_what_kio_writes(load: Callable[[], Any], data: st.DataObject) -> None:
+def test_messages_are_written_as_by_kio(load: Callable[[], Any], data: st.DataObject) -> None:
     entity = load()
     values = data.draw(values_of(entity))
     expected = io.BytesIO()
@@ -187,7 +187,7 @@ def test_it_writes_what_kio_writes(load: Callable[[], Any], data: st.DataObject)
     assert frame.content() == expected.getvalue()
 
 
-def test_large_values_stay_where_they_are() -> None:
+def test_large_values_are_not_copied() -> None:
     entity = load_response_schema(ApiKey.FETCH, 12)
     large = bytes(100_000)
     part = {"partition_index": 1, "records": large}

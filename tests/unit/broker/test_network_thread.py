@@ -1,4 +1,4 @@
-"""The thread that waits for all clients outlives whatever one of them, or the machine, does."""
+"""The network thread survives failures of clients, handlers and memory allocation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MIB = 1024 * 1024
 
 
 class FailingClock(SystemClock):
-    """Stands still, and fails in its next calls."""
+    """Does not advance, and fails in the next ``failures`` calls."""
 
     def __init__(self) -> None:
         self.failures = 0
@@ -40,11 +40,11 @@ class FailingStream(PlainStream):
     """A stream that can only be closed."""
 
     def receive_into(self, buffer: memoryview) -> int | None:
-        """There is no memory for it."""
+        """Fail for lack of memory."""
         raise MemoryError
 
     def send(self, parts: Sequence[Part]) -> int:
-        """There is no memory for it."""
+        """Fail for lack of memory."""
         raise MemoryError
 
 
@@ -56,7 +56,7 @@ def answer(frame: bytearray, session: Session, reply: Reply) -> None:
 
 
 class Serving:
-    """A network thread with its handlers, and clients to it."""
+    """A network thread with handlers and clients."""
 
     def __init__(self) -> None:
         self.clock = FailingClock()
@@ -66,13 +66,13 @@ class Serving:
         self.network.start()
 
     def connect(self, stream_type: type[PlainStream] = PlainStream) -> socket.socket:
-        """The client's end."""
-        ours, theirs = socket.socketpair()
-        theirs.settimeout(30)
-        stream = stream_type(ours)
+        """Return the client's end of a connection."""
+        server_end, client_end = socket.socketpair()
+        client_end.settimeout(30)
+        stream = stream_type(server_end)
         memory = RequestMemory(MIB)
         self.network.add(Connection(stream, Session(peer="client"), MIB, memory, now=0.0))
-        return theirs
+        return client_end
 
     def close(self) -> None:
         """End all threads."""
@@ -90,41 +90,41 @@ def serving(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def is_served(client: socket.socket) -> bool:
-    """Whether a request has its answer."""
+    """Whether a request is answered."""
     client.sendall(REQUEST)
     return _receive(client) == REQUEST
 
 
 def is_cut_off(client: socket.socket) -> bool:
-    """Whether the connection ends, and there is no answer."""
+    """Whether the connection ends without an answer."""
     return _receive(client) == b""
 
 
 def _receive(client: socket.socket) -> bytes:
     data = b""
-    with contextlib.suppress(ConnectionResetError):  # by an end that had not read everything
+    with contextlib.suppress(ConnectionResetError):  # closed with unread data
         while len(data) < len(REQUEST) and (piece := client.recv(100)):
             data += piece
     return data
 
 
-def test_a_connection_without_memory_is_closed_and_the_others_are_served(serving: Serving) -> None:
-    with serving.connect() as well, serving.connect(FailingStream) as ill:
-        assert is_served(well)
-        ill.sendall(REQUEST)
-        assert is_cut_off(ill)
-        assert is_served(well)
+def test_only_the_connection_that_runs_out_of_memory_is_closed(serving: Serving) -> None:
+    with serving.connect() as healthy, serving.connect(FailingStream) as failing:
+        assert is_served(healthy)
+        failing.sendall(REQUEST)
+        assert is_cut_off(failing)
+        assert is_served(healthy)
 
 
 @pytest.mark.parametrize("failures", [1, 5])
-def test_the_thread_goes_on_where_it_failed(serving: Serving, failures: int) -> None:
+def test_the_thread_continues_after_a_failing_clock(serving: Serving, failures: int) -> None:
     with serving.connect() as first, serving.connect() as second:
         assert is_served(first)
         assert is_served(second)
         serving.clock.failures = failures
-        # Somebody loses a connection if the clock fails in its turn; nobody waits for ever.
+        # A client may lose its connection, but none waits for ever.
         for client in (first, second):
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # cut off already
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # closed already
                 client.sendall(REQUEST)
             assert _receive(client) in (REQUEST, b"")
         serving.clock.failures = 0
@@ -132,14 +132,14 @@ def test_the_thread_goes_on_where_it_failed(serving: Serving, failures: int) -> 
             assert is_served(third)
 
 
-def test_a_handler_without_memory_costs_its_own_connection(serving: Serving) -> None:
-    with serving.connect() as ill, serving.connect() as well:
-        ill.sendall(FAILURE)
-        assert is_cut_off(ill)
-        assert is_served(well)
+def test_a_handler_without_memory_closes_only_its_connection(serving: Serving) -> None:
+    with serving.connect() as failing, serving.connect() as healthy:
+        failing.sendall(FAILURE)
+        assert is_cut_off(failing)
+        assert is_served(healthy)
 
 
-def test_a_hostile_client_does_not_fill_the_log(
+def test_log_lines_about_invalid_requests_are_limited(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "kprod.broker")
@@ -147,5 +147,5 @@ def test_a_hostile_client_does_not_fill_the_log(
         with serving.connect() as client:
             client.sendall(GARBAGE)
             assert is_cut_off(client)
-    said = [r for r in caplog.records if "is not the size of a request" in r.getMessage()]
-    assert 1 <= len(said) <= 20
+    lines = [r for r in caplog.records if "is not the size of a request" in r.getMessage()]
+    assert 1 <= len(lines) <= 20

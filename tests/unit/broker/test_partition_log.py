@@ -1,4 +1,4 @@
-"""One partition's log: offsets, segments and their indexes, reads, and opening it again."""
+"""A partition's log: offsets, segments, indexes, reads and recovery."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.raw_batch import raw_batch, raw_record
 from tests.unit.broker.logs import SMALL, append, open_log, produce, read_log, records, values
 
 
-def test_only_what_a_broker_fills_in_is_changed(log: PartitionLog) -> None:
+def test_an_append_changes_only_offset_and_leader_epoch(log: PartitionLog) -> None:
     append(log, b"before")
     sent = raw_batch([b"a", b"b"])
     append(log, b"a", b"b")
@@ -36,16 +36,16 @@ def test_only_what_a_broker_fills_in_is_changed(log: PartitionLog) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fdatasync"), reason="the system has no fdatasync")
-def test_a_flush_does_not_leave_out_the_segment_before(
+def test_a_flush_includes_the_previous_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flushed, flush = set(), os.fdatasync
 
-    def note(descriptor: int) -> None:
+    def record_flush(descriptor: int) -> None:
         flushed.add(os.fstat(descriptor).st_ino)
         flush(descriptor)
 
-    monkeypatch.setattr(os, "fdatasync", note)
+    monkeypatch.setattr(os, "fdatasync", record_flush)
     log = open_log(tmp_path, config=LogConfig(flush_messages=2, segment_bytes=100))
     append(log)
     append(log)
@@ -77,7 +77,7 @@ def test_a_batch_larger_than_a_segment_is_refused(log: PartitionLog) -> None:
     assert values(log) == []
 
 
-def test_times_are_found_across_segments(log: PartitionLog) -> None:
+def test_timestamps_are_found_across_segments(log: PartitionLog) -> None:
     assert log.view().largest_timestamp() is None
     for number in range(30):
         append(log, b"x" * 400, base_timestamp=number * 10, max_timestamp=number * 10)
@@ -87,7 +87,7 @@ def test_times_are_found_across_segments(log: PartitionLog) -> None:
     assert log.view().largest_timestamp() == TimestampOffset(290, 29)
 
 
-def test_readers_are_not_disturbed_by_rolling(log: PartitionLog) -> None:
+def test_readers_see_all_records_while_segments_are_rolled(log: PartitionLog) -> None:
     seen: list[int] = []
 
     def follow() -> None:
@@ -115,7 +115,7 @@ def files_up_to(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("room", [0, 1, 60, 100, 500])
-def test_a_disk_that_fills_up_costs_only_what_was_refused(
+def test_a_full_disk_loses_only_refused_batches(
     log: PartitionLog, tmp_path: Path, room: int
 ) -> None:
     sent = [b"%d" % n * 200 for n in range(4)]
@@ -130,7 +130,7 @@ def test_a_disk_that_fills_up_costs_only_what_was_refused(
     assert values(log) == [*sent, b"y"]
 
 
-def test_an_index_that_finds_no_room_takes_its_batch_along(tmp_path: Path) -> None:
+def test_a_batch_is_refused_if_its_index_entry_cannot_be_written(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(index_interval_bytes=1))
     append(log, b"a")
     with files_up_to(1_000_000):
@@ -144,7 +144,7 @@ def test_an_index_that_finds_no_room_takes_its_batch_along(tmp_path: Path) -> No
     assert values(log) == [b"a", b"c"]
 
 
-def test_strict_mode_flushes_and_a_closed_log_refuses(tmp_path: Path) -> None:
+def test_a_closed_log_refuses_appends(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(flush_messages=1))
     append(log, b"a")
     log.flush()
@@ -154,7 +154,7 @@ def test_strict_mode_flushes_and_a_closed_log_refuses(tmp_path: Path) -> None:
         append(log, b"b")
 
 
-# One segment: what is written, found, indexed and recovered ---------------------------------------
+# Segments -----------------------------------------------------------------------------------------
 
 
 BASE = 1_000
@@ -162,7 +162,7 @@ PER_BATCH = 3
 
 
 def thousand_bytes(number: int) -> bytes:
-    """Batch ``number`` of three records in exactly 1,000 bytes, a second after the one before."""
+    """Batch ``number``: three records in exactly 1,000 bytes, a second after the previous one."""
     filler = b"x" * 300
     payload = raw_record(0, filler) + raw_record(1, filler)
     payload += raw_record(2, b"y" * (1000 - 61 - len(payload) - 9))
@@ -194,7 +194,7 @@ def offsets_in(data: bytes) -> list[int]:
     return [batch.base_offset for batch in read_batches(data)]
 
 
-def test_an_entry_comes_with_the_batch_that_finds_4096_bytes_behind_it(segment: LogSegment) -> None:
+def test_an_index_entry_is_added_every_4096_bytes(segment: LogSegment) -> None:
     fill(segment, range(5))
     assert segment.offset_index.count == 0
     fill(segment, range(5, 6))
@@ -205,7 +205,7 @@ def test_an_entry_comes_with_the_batch_that_finds_4096_bytes_behind_it(segment: 
     assert segment.offset_index[1] == (32, 10_000)
 
 
-def test_a_time_is_found_where_it_is_reached_first(segment: LogSegment) -> None:
+def test_a_timestamp_lookup_finds_the_first_record_that_reaches_it(segment: LogSegment) -> None:
     fill(segment, range(40))
     for number in (0, 1, 17, 39):
         found = segment.find_timestamp(number * 1000 - 500, 0, segment.size)
@@ -217,7 +217,7 @@ def test_a_time_is_found_where_it_is_reached_first(segment: LogSegment) -> None:
 
 
 @pytest.mark.parametrize("entry", [(17, 5001), (17, 500_000), (17, -5), (99, 5000), (2, 5000)])
-def test_a_damaged_index_misleads_nobody(segment: LogSegment, entry: tuple[int, int]) -> None:
+def test_a_damaged_index_does_not_affect_reads(segment: LogSegment, entry: tuple[int, int]) -> None:
     fill(segment, range(8))
     segment.seal()
     segment.offset_index.path.write_bytes(struct.pack(">ii", *entry))
@@ -228,7 +228,7 @@ def test_a_damaged_index_misleads_nobody(segment: LogSegment, entry: tuple[int, 
 
 
 @pytest.mark.parametrize("at", [8, 16, 17, 21, 30, 60, 500, 999])
-def test_recovery_ends_at_the_first_batch_that_is_not_valid(segment: LogSegment, at: int) -> None:
+def test_recovery_ends_at_the_first_invalid_batch(segment: LogSegment, at: int) -> None:
     fill(segment, range(8))
     path = segment.records.path
     content = bytearray(path.read_bytes())
@@ -238,13 +238,13 @@ def test_recovery_ends_at_the_first_batch_that_is_not_valid(segment: LogSegment,
     assert segment.intact_end() == BASE + 9
 
 
-def test_a_closed_segment_has_nothing_to_read(segment: LogSegment) -> None:
+def test_a_closed_segment_reads_as_empty(segment: LogSegment) -> None:
     fill(segment, range(8))
     segment.close()
     assert in_memory([segment.locate(BASE + 20, 1000, 8000, whole_first=True)]) == b""
 
 
-# The sparse indexes of a segment, by offset and by time -------------------------------------------
+# Indexes ------------------------------------------------------------------------------------------
 
 
 INDEX_BASE = 5_000
@@ -257,7 +257,7 @@ increasing = st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 5000)), max
 
 
 @given(increasing, st.integers(INDEX_BASE - 10, INDEX_BASE + 62_000), st.integers(0, 310_000))
-def test_the_last_entry_that_is_not_behind_is_found(
+def test_an_index_lookup_finds_the_nearest_entries(
     entries: list[tuple[int, int]], offset: int, position: int
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -275,17 +275,17 @@ def test_the_last_entry_that_is_not_behind_is_found(
         again = OffsetIndex(path, INDEX_BASE)
         assert again.sane
         for each in (index, again):
-            for wanted, place in ((offset, position), *entries):
-                before = bisect_right([found for found, _ in entries], wanted)
-                assert each.lookup(wanted) == (entries[before - 1][1] if before else 0)
-                at_most = [found for found, at in entries if at <= place]
-                assert each.offset_before(place) == (at_most[-1] if at_most else INDEX_BASE)
-                behind = [found for found, at in entries if at >= place]
-                assert each.offset_behind(place) == (behind[0] if behind else None)
+            for target, limit in ((offset, position), *entries):
+                before = bisect_right([found for found, _ in entries], target)
+                assert each.lookup(target) == (entries[before - 1][1] if before else 0)
+                at_most = [found for found, at in entries if at <= limit]
+                assert each.offset_before(limit) == (at_most[-1] if at_most else INDEX_BASE)
+                behind = [found for found, at in entries if at >= limit]
+                assert each.offset_behind(limit) == (behind[0] if behind else None)
             each.close()
 
 
-def test_only_larger_timestamps_are_news_and_the_last_slot_is_for_sealing(tmp_path: Path) -> None:
+def test_the_time_index_adds_larger_timestamps_and_reserves_a_slot(tmp_path: Path) -> None:
     index = TimeIndex(tmp_path / "00000000000000005000.timeindex", INDEX_BASE)
     index.grow(4 * 12)
     for timestamp, offset in ((1_000, 4), (1_000, 9), (900, 12), (1_001, 13), (1_003, 20)):
@@ -305,14 +305,14 @@ def test_only_larger_timestamps_are_news_and_the_last_slot_is_for_sealing(tmp_pa
     index.close()
 
 
-# Opened again: cleanly stopped, crashed, or damaged -----------------------------------------------
+# Reopened after a clean stop, a crash or damage ---------------------------------------------------
 
 
 CRASHED = 0
 
 
 def filled(directory: Path) -> list[bytes]:
-    """A log of several segments that ended with a crash; returns what is in it."""
+    """Write a log of several segments that ends with a crash; returns its values."""
     log = open_log(directory)
     sent = [b"%04d" % number * 100 for number in range(25)]
     for value in sent:
@@ -329,7 +329,7 @@ def recovered(directory: Path) -> list[bytes | None]:
     return found
 
 
-def test_a_bad_batch_in_the_middle_ends_the_log_there(tmp_path: Path) -> None:
+def test_recovery_truncates_the_log_at_an_invalid_batch(tmp_path: Path) -> None:
     sent = filled(tmp_path)
     second = sorted(tmp_path.glob("*.log"))[1]
     content = bytearray(second.read_bytes())
@@ -341,7 +341,7 @@ def test_a_bad_batch_in_the_middle_ends_the_log_there(tmp_path: Path) -> None:
     assert 0 < third <= len(found) < len(sent)
 
 
-def test_leftovers_are_removed(tmp_path: Path) -> None:
+def test_leftover_files_are_removed(tmp_path: Path) -> None:
     sent = filled(tmp_path)
     for name in ("00000000000000000099.index", "00000000000000000000.log.deleted", "x.cleaned"):
         (tmp_path / name).write_bytes(b"?")
@@ -349,19 +349,19 @@ def test_leftovers_are_removed(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*9.index")) + list(tmp_path.glob("*.deleted"))
 
 
-LONG_AGO = {"producer_id": 8, "producer_epoch": 0, "base_sequence": 0}
+OLD_BATCH = {"producer_id": 8, "producer_epoch": 0, "base_sequence": 0}
 
 
 @pytest.mark.parametrize("recovery_point", [None, CRASHED], ids=["clean", "crashed"])
-def test_what_producers_wrote_last_is_known_after_any_end(
+def test_producer_sequences_are_known_after_a_stop_or_a_crash(
     log: PartitionLog, recovery_point: int | None
 ) -> None:
-    append(log, b"long ago", **LONG_AGO)
+    append(log, b"long ago", **OLD_BATCH)
     for number in range(100):
         produce(log, number)
     log.close() if recovery_point is None else log.abandon()
     log = open_log(log.directory, recovery_point)
-    assert append(log, b"long ago", **LONG_AGO).base_offset == 0
+    assert append(log, b"long ago", **OLD_BATCH).base_offset == 0
     for number in range(95, 100):
         assert produce(log, number).base_offset == 1 + number
     for number in (94, 101):

@@ -1,4 +1,4 @@
-"""Transactions in a partition's log: what is stable, what is aborted, and after a crash."""
+"""Transactions in a partition's log: last stable offset, aborted transactions, recovery."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOW = 2_000
 
 
 def send(log: PartitionLog, producer_id: int, sequence: int, *values: bytes, epoch: int = 0) -> int:
-    """A batch in the producer's transaction, which begins with it; its base offset."""
+    """Append a batch to the producer's transaction; returns its base offset."""
     guard = log.verification(producer_id, epoch, NOW)
     return log.append(*batch(producer_id, sequence, *values, epoch=epoch), guard).base_offset
 
@@ -53,7 +53,7 @@ def committed(log: PartitionLog) -> list[bytes | None]:
     return [record.value for record in log.records(committed=True)]
 
 
-def test_what_is_not_decided_is_not_stable(log: PartitionLog) -> None:
+def test_open_transactions_hold_back_the_last_stable_offset(log: PartitionLog) -> None:
     append(log, b"before")
     assert log.last_stable_offset == 1
     assert send(log, 7, 0, b"a", b"b") == 1
@@ -70,7 +70,7 @@ def test_what_is_not_decided_is_not_stable(log: PartitionLog) -> None:
     assert committed(log) == [b"before", b"a", b"b", b"after"]
 
 
-def test_a_reader_is_told_of_the_aborted_transactions_it_meets(log: PartitionLog) -> None:
+def test_a_fetch_lists_the_aborted_transactions_in_its_range(log: PartitionLog) -> None:
     send(log, 7, 0, b"a")
     send(log, 8, 0, b"b")
     finish(log, 7, committed=False)
@@ -92,11 +92,11 @@ def code_of(log: PartitionLog, producer_id: int, sequence: int, epoch: int = 0) 
     return caught.value.code
 
 
-def test_a_batch_of_a_transaction_that_is_over_is_refused(log: PartitionLog) -> None:
+def test_a_late_batch_of_an_ended_transaction_is_refused(log: PartitionLog) -> None:
     late = batch(7, 0, b"late")
     with pytest.raises(BrokerError, match="INVALID_TXN_STATE"):
         log.append(*late)
-    # Its coordinator was asked, and said yes; then the transaction timed out.
+    # The coordinator has verified it; then the transaction times out.
     guard = log.verification(7, 0, NOW)
     finish(log, 7, committed=False, epoch=1)
     with pytest.raises(BrokerError) as caught:
@@ -106,7 +106,7 @@ def test_a_batch_of_a_transaction_that_is_over_is_refused(log: PartitionLog) -> 
     assert code_of(log, 7, 0) == ErrorCode.invalid_producer_epoch
 
 
-def test_in_a_transaction_everything_is_of_the_transaction(log: PartitionLog) -> None:
+def test_a_non_transactional_batch_within_a_transaction_is_refused(log: PartitionLog) -> None:
     send(log, 7, 0, b"a")
     with pytest.raises(BrokerError, match="INVALID_TXN_STATE"):
         append(log, b"b", producer_id=7, producer_epoch=0, base_sequence=1)
@@ -114,36 +114,36 @@ def test_in_a_transaction_everything_is_of_the_transaction(log: PartitionLog) ->
     assert send(log, 7, 0, b"a") == 0, "a duplicate"
 
 
-def test_by_version_2_a_marker_begins_an_epoch(log: PartitionLog) -> None:
+def test_a_marker_of_version_2_begins_an_epoch(log: PartitionLog) -> None:
     send(log, 7, 0, b"a")
     with pytest.raises(BrokerError, match="INVALID_PRODUCER_EPOCH"):
         finish(log, 7, committed=True, epoch=0, version=2)
     finish(log, 7, committed=True, epoch=1, version=2)
     assert code_of(log, 7, 1) == ErrorCode.invalid_producer_epoch
-    finish(log, 7, committed=True, epoch=1, version=2)  # written again after a crash
+    finish(log, 7, committed=True, epoch=1, version=2)  # repeated after a crash
     assert send(log, 7, 0, b"b", epoch=1) == 3
     with pytest.raises(BrokerError):
-        finish(log, 7, committed=True, epoch=1, version=2)  # of the transaction before
+        finish(log, 7, committed=True, epoch=1, version=2)  # of the previous transaction
     assert log.last_stable_offset == 3
 
 
-def test_a_transaction_that_begins_late_is_a_gap(log: PartitionLog) -> None:
+def test_a_transaction_must_begin_with_sequence_0_in_version_2(log: PartitionLog) -> None:
     guard = log.verification(7, 0, NOW)
     late = batch(7, 3, b"x")
     with pytest.raises(BrokerError, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
         log.append(*late, guard, from_zero=True)
-    log.append(*late, guard)  # by version 1: the state may have expired
+    log.append(*late, guard)  # version 1: the state may have expired
 
 
-def test_a_coordinator_that_is_not_one_any_more_is_refused(log: PartitionLog) -> None:
+def test_a_marker_of_an_old_coordinator_epoch_is_refused(log: PartitionLog) -> None:
     send(log, 7, 0, b"a")
     log.end_transaction(TransactionMarker(7, 0, True, 5), NOW)
     with pytest.raises(BrokerError, match=r"\(52\)"):
         log.end_transaction(TransactionMarker(7, 0, True, 4), NOW)
 
 
-def write_much(log: PartitionLog) -> list[bytes]:
-    """Transactions over several segments, one of them from the first to the last."""
+def write_transactions(log: PartitionLog) -> list[bytes]:
+    """Transactions over several segments, one of which spans all of them."""
     send(log, 9, 0, b"long")
     expected = []
     for number in range(60):
@@ -156,7 +156,7 @@ def write_much(log: PartitionLog) -> list[bytes]:
 
 
 def aborted(log: PartitionLog) -> list[object]:
-    """What the indexes of aborted transactions tell."""
+    """The entries of all transaction indexes."""
     return [one for segment in log.segments for one in segment.transaction_index.load()]
 
 
@@ -165,11 +165,11 @@ def aborted(log: PartitionLog) -> list[object]:
     ("clean", "damage"),
     [(True, None), (False, None), (False, "missing"), (True, "cut"), (True, "wrong")],
 )
-def test_everything_is_known_after_a_restart(
+def test_recovery_restores_all_transactions(
     tmp_path: Path, clean: bool, damage: str | None, ended: bool
 ) -> None:
     log = open_log(tmp_path)
-    expected = write_much(log)
+    expected = write_transactions(log)
     assert len(log.segments) > 2
     assert committed(log) == []
     if ended:
@@ -194,30 +194,30 @@ def test_everything_is_known_after_a_restart(
     assert not list(check_directory(tmp_path))
 
 
-def test_retention_and_compaction_leave_what_is_open(tmp_path: Path) -> None:
+def test_retention_and_compaction_keep_open_transactions(tmp_path: Path) -> None:
     config = replace(SMALL, retention_bytes=1, min_cleanable_dirty_ratio=0.0)
     log = open_log(tmp_path, config=config)
-    write_much(log)
+    write_transactions(log)
     assert log.delete_old_segments(NOW) == 0
     assert not LogCleaner(tmp_path).clean_if_dirty(log, NOW)
     finish(log, 9, committed=True)
     assert log.delete_old_segments(NOW) > 0
 
 
-def test_compaction_drops_what_was_aborted(tmp_path: Path) -> None:
+def test_compaction_removes_aborted_records(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=1_500, segment_index_bytes=1_000, cleanup_policy="compact")
     log = open_log(tmp_path, config=config)
-    write_much(log)
+    write_transactions(log)
     finish(log, 9, committed=False)
     append(log, b"end")
-    read = committed(log)
+    before = committed(log)
     LogCleaner(tmp_path).clean(log, NOW)
-    assert set(committed(log)) <= set(read)
+    assert set(committed(log)) <= set(before)
     for found in read_batches(read_log(log, 0, 1_000_000)):
         assert found.producer_id != 9 or found.is_control or not list(found.records())
 
 
-def test_an_append_that_fails_leaves_no_trace(log: PartitionLog) -> None:
+def test_a_failed_append_leaves_the_transaction_unchanged(log: PartitionLog) -> None:
     send(log, 7, 0, b"a")
     log.fail_with(OSError("no disk"))
     with pytest.raises(BrokerError):

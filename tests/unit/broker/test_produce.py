@@ -1,4 +1,4 @@
-"""Produce: what is stored, what is refused, what is answered."""
+"""Produce: stored and refused batches, and the responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.broker.nodes import ask
 def produce(
     node: Node, batches: dict[tuple[str, int], bytes], version: int = 9
 ) -> dict[tuple[str, int], Any]:
-    """One request; the partitions' answers by topic and number."""
+    """Send one request; returns the responses by topic and partition."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, number), records in batches.items():
         topics.setdefault(topic, []).append({"index": number, "records": records})
@@ -40,7 +40,7 @@ def produce(
     }
 
 
-def test_each_partition_is_answered_for_itself(node: Node) -> None:
+def test_each_partition_has_its_own_result(node: Node) -> None:
     node.topics.create("t", 2)
     node.topics.create("u", 1)
     answer = produce(
@@ -71,7 +71,7 @@ def test_each_partition_is_answered_for_itself(node: Node) -> None:
     assert node.topics.find("nowhere") is None
 
 
-def test_topics_by_id(node: Node) -> None:
+def test_topics_can_be_named_by_id(node: Node) -> None:
     node.topics.create("t", 1)
     answer = produce(node, {("t", 0): raw_batch()}, version=13)
     assert answer["by id", 0].base_offset == 0
@@ -79,7 +79,7 @@ def test_topics_by_id(node: Node) -> None:
     assert answer["by id", 0].error_code is ErrorCode.unknown_topic_id
 
 
-# What a producer may send, and the code it is told otherwise --------------------------------------
+# Valid batches, and error codes for invalid ones --------------------------------------------------
 
 
 NOW = 1_000_000_000
@@ -104,7 +104,7 @@ TRANSACTIONAL = 0x10
         (raw_batch(attributes=TRANSACTIONAL, producer_id=1, producer_epoch=0, base_sequence=0), 9),
     ],
 )
-def test_a_batch_as_producers_send_it(records: bytes, version: int) -> None:
+def test_valid_batches_are_accepted(records: bytes, version: int) -> None:
     header = check_batch(records, version, CONFIG, NOW)
     assert header == BatchHeader.parse(records)
 
@@ -133,13 +133,13 @@ def test_a_batch_as_producers_send_it(records: bytes, version: int) -> None:
         (raw_batch(max_timestamp=LATEST + 1), TOO_LATE),
     ],
 )
-def test_what_is_refused(records: bytes | None, code: ErrorCode) -> None:
+def test_invalid_batches_are_refused(records: bytes | None, code: ErrorCode) -> None:
     with pytest.raises(BrokerError) as caught:
         check_batch(records, 13, CONFIG, NOW)
     assert caught.value.code == code
 
 
-def test_zstd_is_for_those_who_know_it() -> None:
+def test_zstd_is_refused_in_old_request_versions() -> None:
     with pytest.raises(BrokerError, match="UNSUPPORTED_COMPRESSION_TYPE"):
         check_batch(raw_batch(attributes=4), 6, CONFIG, NOW)
 
@@ -153,9 +153,9 @@ FUTURE = LATEST + 1
         ([(b"k", 0), (b"k", 1), (b"k", FUTURE), (b"k", 2), (b"k", FUTURE)], TOO_LATE, [2, 4]),
         ([(b"k", 0), (None, 0), (b"k", 0), (None, 0)], INVALID, [1, 3]),
     ],
-    ids=["of the future", "without a key"],
+    ids=["future timestamps", "without a key"],
 )
-def test_records_that_are_refused_are_named_all_of_them(
+def test_all_invalid_records_are_listed(
     records: list[tuple[bytes | None, int]], code: ErrorCode, named: list[int]
 ) -> None:
     batch = raw_batch(

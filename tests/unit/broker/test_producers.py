@@ -1,4 +1,4 @@
-"""What a broker keeps of producers: ids, sequences, their files, and open transactions."""
+"""Producer state of a broker: ids, sequences, snapshots and transaction records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kprod.types import TopicPartition
 from tests.support.raw_batch import raw_batch
 
 
-def test_ids_go_on_and_never_come_back(tmp_path: Path) -> None:
+def test_producer_ids_are_never_reused(tmp_path: Path) -> None:
     path = tmp_path / "ids"
     first = [ProducerIds(path).take() for _ in range(3)]
     assert first == [0, 1000, 2000]
@@ -39,14 +39,14 @@ def test_ids_go_on_and_never_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "1\n5\n", "0\n", "0\n-3\n", "0\nx\n"])
-def test_a_file_it_did_not_write_is_refused(tmp_path: Path, content: str) -> None:
+def test_an_invalid_id_file_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "ids"
     path.write_text(content)
     with pytest.raises(StorageError):
         ProducerIds(path)
 
 
-# What a partition makes of an idempotent producer's sequences -------------------------------------
+# Sequences of an idempotent producer --------------------------------------------------------------
 
 
 OUT_OF_ORDER, OLD_EPOCH = 45, 47
@@ -59,7 +59,7 @@ def header(first: int, count: int, epoch: int = 0, offset: int = 0, pid: int = 7
 
 
 def refusal(state: ProducerState, each: BatchHeader) -> int:
-    """The code, or 0."""
+    """The error code, or 0."""
     try:
         state.check(each)
     except BrokerError as error:
@@ -75,10 +75,10 @@ steps = st.lists(
 @given(st.sampled_from([0, 1234, LAST_SEQUENCE - 3, LAST_SEQUENCE]), steps)
 @example(0, [*[(0, 0, 1)] * 5, (0, -6, 1), (0, -5, 1)])  # five batches are remembered
 @example(LAST_SEQUENCE - 1, [(0, 0, 3), (0, -3, 3)])
-def test_a_batch_is_the_next_one_or_known_or_refused(
+def test_a_batch_is_the_next_one_a_duplicate_or_refused(
     first: int, steps: list[tuple[int, int, int]]
 ) -> None:
-    """Each step: how far epoch and sequence are from what comes next, and a count of records.
+    """Each step: distance of epoch and sequence from the expected ones, and a count of records.
 
     An unknown producer may start anywhere, an epoch starts at zero, and sequences wrap to zero.
     """
@@ -104,7 +104,7 @@ def test_a_batch_is_the_next_one_or_known_or_refused(
             stored = [*([] if epochs else stored), (sequence, count, offset)]
 
 
-def test_a_snapshot_goes_on_where_the_batches_before_it_end() -> None:
+def test_a_snapshot_continues_the_state_of_earlier_batches() -> None:
     seen, snapshot = ProducerState(), ProducerState()
     for number in range(2):
         seen.update(header(number, 1))
@@ -114,7 +114,7 @@ def test_a_snapshot_goes_on_where_the_batches_before_it_end() -> None:
     assert len(seen) == 2
     seen.check(header(2, 1))
     seen.check(header(6, 1, pid=9))
-    assert seen.duplicate_of(header(0, 1)) is not None, "the snapshot knows the last batch only"
+    assert seen.duplicate_of(header(0, 1)) is not None, "the snapshot has only the last batch"
 
 
 # On disk ------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ FIRST = ProducerEntry(3, deque([AppendedBatch(17, 900, 5, 1234)], 5), 12, 895, 1
 STATE = ProducerState([(4000, FIRST), (4001, ProducerEntry(4))])
 
 
-def test_the_bytes_are_kafkas(tmp_path: Path) -> None:
+def test_a_snapshot_has_the_layout_of_kafka(tmp_path: Path) -> None:
     write_snapshot(tmp_path, 901, STATE)
     data = (tmp_path / "00000000000000000901.snapshot").read_bytes()
     rest = struct.pack(">iqhiqiqiq", 2, 4000, 3, 17, 900, 5, 1234, 12, 895)
@@ -132,7 +132,7 @@ def test_the_bytes_are_kafkas(tmp_path: Path) -> None:
     assert data == struct.pack(">hI", 1, crc32c(rest)) + rest
 
 
-def test_a_damaged_snapshot_is_none(tmp_path: Path) -> None:
+def test_a_damaged_snapshot_is_ignored(tmp_path: Path) -> None:
     write_snapshot(tmp_path, 902, STATE)
     path = tmp_path / "00000000000000000902.snapshot"
     whole = path.read_bytes()
@@ -154,38 +154,38 @@ ONGOING = Transaction(
 )
 EMPTY = Transaction("my-id", 4000, 7, 60_000, updated_ms=2_000)
 TAGGED = replace(ONGOING, previous_producer_id=5, next_producer_id=6, client_version=2)
-WHO, TIMES = struct.pack(">qhi", 4000, 7, 60_000), struct.pack(">qq", 2_000, 1_000)
-NEVER_BEGUN = struct.pack(">qq", 2_000, -1)
+PRODUCER, TIMES = struct.pack(">qhi", 4000, 7, 60_000), struct.pack(">qq", 2_000, 1_000)
+NOT_STARTED = struct.pack(">qq", 2_000, -1)
 OLD = b"\0\0\0\2\0\1t" + struct.pack(">iii", 2, 0, 1) + b"\0\1u" + struct.pack(">ii", 1, 3)
 COMPACT = b"\3\2t\3" + struct.pack(">ii", 0, 1) + b"\0\2u\2" + struct.pack(">i", 3) + b"\0"
 TAGS = b"\3\0\x08" + struct.pack(">q", 5) + b"\1\x08" + struct.pack(">q", 6)
 TAGS += b"\2\2" + struct.pack(">h", 2)
 
 
-def test_the_key() -> None:
+def test_transaction_keys() -> None:
     assert transaction_key("my-id") == b"\0\0\0\x05my-id"
     assert read_transaction_key(b"\0\0\0\x05my-id") == "my-id"
-    assert read_transaction_key(b"\0\1\0\x05my-id") is None, "of a newer version"
+    assert read_transaction_key(b"\0\1\0\x05my-id") is None, "a newer version"
 
 
 @pytest.mark.parametrize(
     ("transaction", "server_version", "value"),
     [
-        (ONGOING, 0, b"\0\0" + WHO + b"\1" + OLD + TIMES),
-        (ONGOING, 1, b"\0\1" + WHO + b"\1" + COMPACT + TIMES + b"\0"),
-        (ONGOING, 2, b"\0\1" + WHO + b"\1" + COMPACT + TIMES + b"\0"),
-        (TAGGED, 2, b"\0\1" + WHO + b"\1" + COMPACT + TIMES + TAGS),
-        (EMPTY, 0, b"\0\0" + WHO + b"\0" + b"\xff\xff\xff\xff" + NEVER_BEGUN),
-        (EMPTY, 2, b"\0\1" + WHO + b"\0" + b"\0" + NEVER_BEGUN + b"\0"),
+        (ONGOING, 0, b"\0\0" + PRODUCER + b"\1" + OLD + TIMES),
+        (ONGOING, 1, b"\0\1" + PRODUCER + b"\1" + COMPACT + TIMES + b"\0"),
+        (ONGOING, 2, b"\0\1" + PRODUCER + b"\1" + COMPACT + TIMES + b"\0"),
+        (TAGGED, 2, b"\0\1" + PRODUCER + b"\1" + COMPACT + TIMES + TAGS),
+        (EMPTY, 0, b"\0\0" + PRODUCER + b"\0" + b"\xff\xff\xff\xff" + NOT_STARTED),
+        (EMPTY, 2, b"\0\1" + PRODUCER + b"\0" + b"\0" + NOT_STARTED + b"\0"),
     ],
     ids=["0", "1", "2", "2 with tags", "0 without partitions", "2 without partitions"],
 )
-def test_the_value_by_version(transaction: Transaction, server_version: int, value: bytes) -> None:
+def test_transaction_values(transaction: Transaction, server_version: int, value: bytes) -> None:
     assert transaction_value(transaction, server_version) == value
     assert read_transaction("my-id", value) == transaction
 
 
-def test_what_is_newer_or_broken() -> None:
+def test_newer_values_are_ignored_and_broken_ones_refused() -> None:
     assert read_transaction("x", b"\0\2") is None
     whole = transaction_value(ONGOING, 2)
     for cut in range(2, len(whole)):

@@ -1,4 +1,4 @@
-"""Requests until they reach a handler, and responses on the way back, whatever clients do."""
+"""The path of requests to a handler and of responses back, with slow and hostile clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.tier import FULL
 from tests.unit.broker.nodes import WaitingReply, answer_of, ask, request, running_node
 from tests.unit.broker.requests import EVERY, EVERY_VERSION, REQUESTS
 
-# Memory, queue, threads, time, and clients that dawdle --------------------------------------------
+# Memory, queue, threads, timers and slow clients --------------------------------------------------
 
 
 MIB = 1024 * 1024
@@ -43,7 +43,7 @@ IDLE = 600.0
 
 
 def fill(buffer: RequestBuffer, data: bytes) -> list[bytes]:
-    """Put bytes in as they would arrive; returns the requests that became whole."""
+    """Fill the buffer with received bytes; returns the complete requests."""
     found = []
     while data:
         room = buffer.room()
@@ -58,7 +58,7 @@ def fill(buffer: RequestBuffer, data: bytes) -> list[bytes]:
     return found
 
 
-def test_big_requests_wait_for_memory_and_small_ones_do_not() -> None:
+def test_large_requests_wait_for_memory_and_small_ones_do_not() -> None:
     memory = RequestMemory(2 * MIB)
     assert memory.take(2 * MIB)
     big, small = RequestBuffer(8 * MIB, memory), RequestBuffer(8 * MIB, memory)
@@ -74,21 +74,21 @@ Pair = tuple[Connection, socket.socket]
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    ours, theirs = socket.socketpair()
-    connection = Connection(PlainStream(ours), Session(), MIB, RequestMemory(MIB), now=0.0)
-    with theirs:
-        yield connection, theirs
+    server_end, client_end = socket.socketpair()
+    connection = Connection(PlainStream(server_end), Session(), MIB, RequestMemory(MIB), now=0.0)
+    with client_end:
+        yield connection, client_end
     connection.close()
 
 
-def test_silence_is_allowed_for_a_while(pair: Pair) -> None:
+def test_an_idle_connection_times_out(pair: Pair) -> None:
     connection, _ = pair
     assert connection.read(now=0.0) == READ
     assert not connection.stalled(IDLE, IDLE)
     assert connection.stalled(IDLE + 1, IDLE)
 
 
-def test_a_request_has_a_time_to_arrive_from_its_first_byte_on(pair: Pair) -> None:
+def test_the_timeout_of_a_request_starts_at_its_first_byte(pair: Pair) -> None:
     connection, client = pair
     client.sendall(struct.pack(">i", MIB) + b"x" * 1000)
     assert connection.read(now=500.0) == READ
@@ -98,16 +98,16 @@ def test_a_request_has_a_time_to_arrive_from_its_first_byte_on(pair: Pair) -> No
     assert connection.stalled(561, IDLE)
 
 
-def test_memory_grows_with_what_arrives_and_is_given_back() -> None:
-    ours, theirs = socket.socketpair()
+def test_request_memory_grows_with_the_received_bytes_and_is_released() -> None:
+    server_end, client_end = socket.socketpair()
     memory = RequestMemory(100 * MIB)
-    connection = Connection(PlainStream(ours), Session(), 100 * MIB, memory, now=0.0)
-    with theirs:
-        theirs.sendall(struct.pack(">i", 90 * MIB) + b"x")
+    connection = Connection(PlainStream(server_end), Session(), 100 * MIB, memory, now=0.0)
+    with client_end:
+        client_end.sendall(struct.pack(">i", 90 * MIB) + b"x")
         connection.read(now=1.0)
-        assert memory.used == 0, "the first 64 KiB are free of charge"
+        assert memory.used == 0, "the first 64 KiB are not counted"
         for _ in range(80):
-            theirs.sendall(bytes(FREE))
+            client_end.sendall(bytes(FREE))
             connection.read(now=1.0)
     assert memory.used == 8 * MIB
     assert connection.stalled(62, IDLE)
@@ -115,7 +115,7 @@ def test_memory_grows_with_what_arrives_and_is_given_back() -> None:
     assert memory.used == 0
 
 
-def test_who_does_not_take_an_answer_is_let_go(pair: Pair) -> None:
+def test_a_client_that_does_not_read_its_answer_is_disconnected(pair: Pair) -> None:
     connection, client = pair
     client.sendall(struct.pack(">i", 9) + b"123456789")
     assert bytes(connection.read(now=0.0)) == b"123456789"
@@ -128,7 +128,7 @@ def test_who_does_not_take_an_answer_is_let_go(pair: Pair) -> None:
     assert connection.stalled(31, IDLE)
 
 
-def test_a_slice_of_a_file_that_was_cut_ends_the_connection(pair: Pair, tmp_path: Path) -> None:
+def test_a_truncated_file_ends_the_connection(pair: Pair, tmp_path: Path) -> None:
     connection, client = pair
     path = tmp_path / "records"
     path.write_bytes(b"x" * 100)
@@ -142,7 +142,7 @@ def test_a_slice_of_a_file_that_was_cut_ends_the_connection(pair: Pair, tmp_path
         connection.write()
 
 
-def test_a_full_channel_makes_the_network_wait() -> None:
+def test_a_full_handler_queue_blocks_the_network() -> None:
     pool = HandlerPool(capacity=2)
     done: list[int] = []
     for number in range(2):
@@ -160,7 +160,7 @@ def test_a_full_channel_makes_the_network_wait() -> None:
     assert pool.take() is None
 
 
-def test_a_handler_outlives_an_error() -> None:
+def test_a_handler_thread_survives_an_error() -> None:
     pool = HandlerPool(most_threads=1)
     pool.start()
     done = threading.Event()
@@ -174,7 +174,7 @@ def test_a_handler_outlives_an_error() -> None:
     pool.close()
 
 
-def test_a_timer_keeps_the_order_and_forgets_what_is_cancelled() -> None:
+def test_a_timer_runs_jobs_in_order_without_cancelled_ones() -> None:
     clock = FakeClock(now=0.0)
     timer = Timer(clock)
     done = threading.Event()
@@ -183,7 +183,7 @@ def test_a_timer_keeps_the_order_and_forgets_what_is_cancelled() -> None:
     timer.at(20.0, lambda: order.append("later"))
     timer.at(10.0, lambda: order.append("never")).cancel()
     timer.at(5.0, lambda: order.append("first"))
-    # Only now: a timer that wakes at 30 before "first" is there would rightly run "later" alone.
+    # Only now: otherwise the timer might run "later" before "first" is added.
     clock.now = 30.0
     timer.at(0.0, lambda: None)
     assert done.wait(20)
@@ -191,7 +191,7 @@ def test_a_timer_keeps_the_order_and_forgets_what_is_cancelled() -> None:
     timer.close()
 
 
-# Requests in, responses out, for every API and version; and what ends a connection ----------------
+# Requests and responses of every API and version, and closed connections --------------------------
 
 
 @pytest.mark.parametrize("api", ApiKey)
@@ -204,7 +204,7 @@ def test_every_advertised_version_is_answered(api: ApiKey, node: Node) -> None:
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
-def test_an_api_versions_request_from_the_future(version: int, tmp_path: Path) -> None:
+def test_an_unknown_api_versions_version_gets_version_0(version: int, tmp_path: Path) -> None:
     with running_node(tmp_path) as node:
         frame = b"\0\x12" + version.to_bytes(2, "big", signed=True) + b"\0\0\0\7" + b"\xff" * 9
         answer = answer_of(node, frame)
@@ -218,11 +218,11 @@ def test_an_api_versions_request_from_the_future(version: int, tmp_path: Path) -
 MAY_WAIT = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
 EXTREMES = (b"\0", b"\x7f", b"\x80", b"\xff", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff")
 MOST_MEMORY = 400_000
-"""KiB that requests may take, each by what it asks for."""
+"""KiB that all requests may allocate."""
 
 
 def frames() -> list[bytes]:
-    """Each request in its newest version, in all of them where there is time."""
+    """Each request in its newest version, in the full tier in all versions."""
     return [
         request(api, version, values)
         for api, values in EVERY
@@ -232,7 +232,7 @@ def frames() -> list[bytes]:
 
 
 def cuts(chance: random.Random) -> Iterator[bytes]:
-    """Each request as it ends at every length."""
+    """Each request truncated to every length."""
     return (frame[:length] for frame in frames() for length in range(len(frame)))
 
 
@@ -259,7 +259,7 @@ def mutations(chance: random.Random) -> Iterator[bytes]:
 
 
 def answer_in_time(reply: WaitingReply, waits: bool) -> bytes:
-    """None yet of what may wait by its meaning."""
+    """The answer; empty for a request that is still allowed to wait."""
     if not waits:
         return reply.wait()
     try:
@@ -269,10 +269,10 @@ def answer_in_time(reply: WaitingReply, waits: bool) -> bytes:
 
 
 @pytest.mark.parametrize("damaged", [cuts, mutations])
-def test_damaged_requests_are_answered_or_end_the_connection(
+def test_damaged_requests_are_answered_or_close_the_connection(
     damaged: Callable[[random.Random], Iterator[bytes]], tmp_path: Path
 ) -> None:
-    """Each under its own correlation id, or by the end of its connection; no handler fails."""
+    """Each answer has the correlation id of its request; no handler fails."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with running_node(tmp_path) as node:
         node.topics.create("t", 1)
@@ -286,27 +286,27 @@ def test_damaged_requests_are_answered_or_end_the_connection(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MOST_MEMORY
 
 
-def test_a_time_beyond_all_times_ends_the_connection(tmp_path: Path) -> None:
+def test_a_timestamp_out_of_range_closes_the_connection(tmp_path: Path) -> None:
     commit = {**REQUESTS[ApiKey.OFFSET_COMMIT], "retention_time": 1}
     frame = request(ApiKey.OFFSET_COMMIT, 2, commit)
-    whole = frame.replace((1).to_bytes(8, "big"), (2**63 - 1).to_bytes(8, "big"))
+    changed = frame.replace((1).to_bytes(8, "big"), (2**63 - 1).to_bytes(8, "big"))
     with running_node(tmp_path) as node, pytest.raises(HangUp, match=f"a time of {2**63 - 1} ms"):
-        answer_of(node, whole)
+        answer_of(node, changed)
 
 
 @pytest.mark.parametrize("version", [10, 11, 12])
-def test_a_topic_without_a_name(version: int, node: Node) -> None:
+def test_metadata_of_a_topic_without_name_and_id_is_an_error(version: int, node: Node) -> None:
     (found,) = ask(node, ApiKey.METADATA, version, topics=[{"name": None}]).topics
     assert found.error_code is ErrorCode.unknown_topic_id
 
 
-# Lines of the log that clients can cause at will --------------------------------------------------
+# Log lines caused by clients ----------------------------------------------------------------------
 
 
 LOG = logging.getLogger("kprod.test_request_path")
 
 
-def test_the_rest_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_suppressed_log_lines_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     clock = FakeClock()
     log = QuietLog(LOG, clock, most=2, seconds=10.0)
     for number in range(7):
@@ -320,7 +320,7 @@ def test_the_rest_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_a_line_that_cannot_be_written_raises_nothing() -> None:
+def test_an_error_of_a_log_handler_is_not_raised() -> None:
     class Broken(logging.Handler):
         def handle(self, record: logging.LogRecord) -> bool:
             raise MemoryError

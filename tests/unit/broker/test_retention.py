@@ -1,4 +1,4 @@
-"""What goes from a log by age, by size and on request, and what compaction keeps."""
+"""Retention by age, by size and on request, and compaction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMPACT = replace(CONFIG, cleanup_policy="compact", segment_bytes=1_000)
 
 
 def pairs(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of every record there is."""
+    """Offset, key and value of every record."""
     return [(record.offset, record.key, record.value) for record in records(log)]
 
 
@@ -42,14 +42,14 @@ def bases(log: PartitionLog) -> list[int]:
 
 
 def filled(path: Path, config: LogConfig = CONFIG, count: int = 40) -> PartitionLog:
-    """Records a minute apart, the last one now."""
+    """A log with records a minute apart, the last one now."""
     log = open_log(path, config=config)
     for number in range(count):
         put(log, (b"%d" % number, b"x" * 20), at=NOW - (count - 1 - number) * 60_000)
     return log
 
 
-def test_old_segments_go_and_their_files_later(tmp_path: Path) -> None:
+def test_old_segments_are_removed_and_their_files_deleted_later(tmp_path: Path) -> None:
     log = filled(tmp_path, replace(CONFIG, retention_ms=HOUR // 4))
     before = len(log.segments)
     gone = log.delete_old_segments(NOW)
@@ -64,7 +64,7 @@ def test_old_segments_go_and_their_files_later(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.deleted"))
 
 
-def test_the_segment_that_is_written_to_goes_by_age_too(tmp_path: Path) -> None:
+def test_the_active_segment_expires_by_age_as_well(tmp_path: Path) -> None:
     log = filled(tmp_path, replace(CONFIG, retention_ms=HOUR))
     log.delete_old_segments(NOW + 2 * HOUR)
     assert (log.start_offset, log.end_offset, bases(log)) == (40, 40, [40])
@@ -74,7 +74,7 @@ def test_the_segment_that_is_written_to_goes_by_age_too(tmp_path: Path) -> None:
     assert (again.start_offset, again.end_offset) == (40, 41)
 
 
-def test_size_is_bounded_from_above_by_a_segment_and_the_bound_may_change(tmp_path: Path) -> None:
+def test_size_exceeds_the_limit_by_less_than_a_segment(tmp_path: Path) -> None:
     log = filled(tmp_path, replace(CONFIG, retention_bytes=1_200))
     log.delete_old_segments(NOW)
     assert 1_200 <= sum(s.size for s in log.segments) < 1_200 + CONFIG.segment_bytes
@@ -96,14 +96,14 @@ def test_records_before_an_offset_are_deleted_on_request(tmp_path: Path) -> None
     assert log.delete_records(-1) == 40
 
 
-def test_a_segment_is_rolled_by_the_time_of_its_records(tmp_path: Path) -> None:
+def test_a_segment_is_rolled_by_record_timestamps(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(segment_ms=HOUR))
     for number in range(5):
         put(log, (b"k", b"v"), at=NOW + number * HOUR // 2)
     assert bases(log) == [0, 3]
 
 
-def test_the_last_record_of_each_key_is_kept(
+def test_compaction_keeps_the_last_record_of_each_key(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = open_log(tmp_path, config=COMPACT)
@@ -118,10 +118,10 @@ def test_the_last_record_of_each_key_is_kept(
     LogCleaner(tmp_path).clean(log, NOW)
     assert len(log.segments) == 2
     assert pairs(log) == kept
-    assert not caplog.messages, "offsets that are left out are no damage"
+    assert not caplog.messages, "missing offsets are not reported as damage"
 
 
-def test_dirty_records_are_compacted_after_a_while(tmp_path: Path) -> None:
+def test_dirty_records_are_compacted_after_the_maximum_lag(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=replace(COMPACT, max_compaction_lag_ms=HOUR))
     cleaner = LogCleaner(tmp_path)
     for number in range(50):
@@ -133,10 +133,10 @@ def test_dirty_records_are_compacted_after_a_while(tmp_path: Path) -> None:
     assert cleaner.clean_if_dirty(log, NOW + HOUR + 1)
 
 
-def test_a_header_name_that_is_not_utf_8_stays_as_it_is(tmp_path: Path) -> None:
+def test_compaction_keeps_a_header_name_that_is_not_utf8(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=COMPACT)
-    named = b"\0" + varint(0) + varint(1) + b"\2b\2v" + varint(1) + b"\4h\xff\1"
-    payload = raw_record(0, b"v", b"a") + varint(len(named)) + named
+    rest = b"\0" + varint(0) + varint(1) + b"\2b\2v" + varint(1) + b"\4h\xff\1"
+    payload = raw_record(0, b"v", b"a") + varint(len(rest)) + rest
     append(log, b"", b"", payload=payload, base_timestamp=NOW, max_timestamp=NOW)
     while len(log.segments) < 2:
         put(log, (b"a", b"x" * 50))
@@ -146,7 +146,7 @@ def test_a_header_name_that_is_not_utf_8_stays_as_it_is(tmp_path: Path) -> None:
     assert (batch.record_count, b"h\xff" in bytes(batch.data)) == (1, True)
 
 
-def test_a_tombstone_stays_for_a_while(tmp_path: Path) -> None:
+def test_a_tombstone_is_kept_for_delete_retention_ms(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=replace(COMPACT, delete_retention_ms=HOUR))
     put(log, (b"a", b"1"), (b"b", b"2"))
     put(log, (b"a", None))
@@ -160,7 +160,7 @@ def test_a_tombstone_stays_for_a_while(tmp_path: Path) -> None:
         assert (b"a" in kept, kept.get(b"a")) == (tombstone, None)
 
 
-def test_the_last_sequence_of_a_producer_outlives_its_records(tmp_path: Path) -> None:
+def test_the_last_sequence_of_a_producer_survives_compaction(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=COMPACT)
     produce(log, 0)
     while len(log.segments) < 2:
@@ -171,8 +171,8 @@ def test_the_last_sequence_of_a_producer_outlives_its_records(tmp_path: Path) ->
     assert produce(again, 0).base_offset == 0
 
 
-def test_a_crash_during_compaction_or_retention(tmp_path: Path) -> None:
-    """Kafka's rules for ``.cleaned``, ``.swap`` and ``.deleted``: old or new, nothing else."""
+def test_a_crash_during_compaction_or_retention_loses_nothing(tmp_path: Path) -> None:
+    """Kafka's rules for ``.cleaned``, ``.swap`` and ``.deleted``: the old or the new state."""
     data = tmp_path / "data"
     data.mkdir()
     log = open_log(data, config=COMPACT)
@@ -204,8 +204,8 @@ def test_a_crash_during_compaction_or_retention(tmp_path: Path) -> None:
     assert all(state in seen for state in (before, compacted))
 
 
-def test_recovery_reads_no_more_than_the_last_segment(tmp_path: Path) -> None:
-    """What was rolled is forced to the disk by and by, and then believed after a crash."""
+def test_recovery_reads_only_the_last_segment(tmp_path: Path) -> None:
+    """Rolled segments are flushed in the background and trusted after a crash."""
     log = filled(tmp_path)
     assert log.recovery_point == 0
     log.flush_rolled()

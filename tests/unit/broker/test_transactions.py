@@ -1,4 +1,4 @@
-"""Transactions: request by request, by the coordinator's rules, and at the last epoch."""
+"""Transactions: requests, the rules of the coordinator, and the highest epoch."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def running(path: Path, version: int = 2, **options: Any) -> Iterator[tuple[Node
         yield node, node.topics.create("t", 2).partitions[0]
 
 
-def test_every_step_of_a_producers_life(tmp_path: Path) -> None:
-    """``test_apache_kafka_answers`` asks Apache Kafka the same."""
+def test_every_request_of_a_transactional_producer_is_answered_as_by_kafka(tmp_path: Path) -> None:
+    """``test_apache_kafka_answers`` sends the same requests to Apache Kafka."""
     with running(tmp_path) as (node, _):
         node.topics.create("one", 1)
         asks = partial(ask, node)
@@ -54,7 +54,7 @@ def test_every_step_of_a_producers_life(tmp_path: Path) -> None:
         check_answers(asks, patient, "one", "x")
 
 
-def test_a_commit_brings_no_offset_of_a_deleted_topic(tmp_path: Path) -> None:
+def test_a_commit_drops_offsets_of_a_deleted_topic(tmp_path: Path) -> None:
     with running(tmp_path) as (node, _):
         producer = AskingProducer(partial(ask, node), 2)
         assert producer.init() is NONE
@@ -67,7 +67,7 @@ def test_a_commit_brings_no_offset_of_a_deleted_topic(tmp_path: Path) -> None:
         assert node.groups.committed("g") == {}
 
 
-def test_describing_and_listing(tmp_path: Path) -> None:
+def test_transactions_are_described_and_listed(tmp_path: Path) -> None:
     def listed(**filters: Any) -> list[str]:
         answer = ask(node, ApiKey.LIST_TRANSACTIONS, 2, **{"duration_filter": -1, **filters})
         assert answer.error_code is NONE
@@ -84,8 +84,8 @@ def test_describing_and_listing(tmp_path: Path) -> None:
         answer = ask(node, ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=asked)
         first, ended, nobody, empty = answer.transaction_states
         assert [(t.topic, tuple(t.partitions)) for t in first.topics] == [("t", (1,))]
-        told = [(found.transaction_state, found.producer_epoch) for found in (first, ended)]
-        assert told == [("Ongoing", 0), ("CompleteCommit", 1)]
+        states = [(found.transaction_state, found.producer_epoch) for found in (first, ended)]
+        assert states == [("Ongoing", 0), ("CompleteCommit", 1)]
         assert nobody.error_code is ErrorCode.transactional_id_not_found
         assert empty.error_code is ErrorCode.invalid_request
         assert listed() == ["a", "ab", "c"]
@@ -103,7 +103,7 @@ def test_describing_and_listing(tmp_path: Path) -> None:
         assert begun == [-1, 0]
 
 
-def test_the_transaction_version_is_a_feature(tmp_path: Path) -> None:
+def test_api_versions_reports_the_transaction_version(tmp_path: Path) -> None:
     def features(version: int) -> tuple[Any, Any, int]:
         software = {"client_software_name": "n", "client_software_version": "1"}
         answer = ask(node, ApiKey.API_VERSIONS, version, **software)
@@ -123,7 +123,7 @@ def test_the_transaction_version_is_a_feature(tmp_path: Path) -> None:
         assert features(4)[1] == []
 
 
-def test_a_disk_that_fails_delays_the_marker(
+def test_a_marker_is_retried_after_a_disk_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with running(tmp_path) as (node, log):
@@ -131,15 +131,15 @@ def test_a_disk_that_fails_delays_the_marker(
         producer.init()
         producer.send(b"a")
         log.fail_with(OSError("no disk"))
-        assert producer.end(committed=True) is NONE, "it is decided"
+        assert producer.end(committed=True) is NONE, "the commit is already stored"
         assert producer.send(b"b") is ErrorCode.concurrent_transactions
         log.fail_with(None)
         while producer.init(producer.identity) is ErrorCode.concurrent_transactions:
-            pass  # until the marker is tried again
+            pass  # until the marker is retried
         assert [record.value for record in log.records(committed=True)] == [b"a"]
-    told = [record.getMessage() for record in caplog.records]
-    assert [text for text in told if "has no marker of" in text]
-    assert all(text.isprintable() for text in told), "a name that a client chose is in one line"
+    lines = [record.getMessage() for record in caplog.records]
+    assert [text for text in lines if "has no marker of" in text]
+    assert all(text.isprintable() for text in lines), "the client's name is escaped"
 
 
 def test_the_latest_offset_by_isolation_level(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_the_latest_offset_by_isolation_level(tmp_path: Path) -> None:
         assert latest(1) == log.end_offset == 2
 
 
-# What each request makes of each state, by both protocols -----------------------------------------
+# Every request in every state, in both versions ---------------------------------------------------
 
 
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT, *_ = (
@@ -194,7 +194,7 @@ def transaction(state: TransactionState, **changes: Any) -> Transaction:
 
 
 def outcome(act: Any) -> TransactionState | ErrorCode:
-    """The state that a request leads to, or the code of its refusal."""
+    """The next state, or the error code."""
     try:
         found: Transaction = act()
     except BrokerError as error:
@@ -231,7 +231,7 @@ BY_VERSION_2 = {
     COMPLETE_COMMIT: "FF cI IA FF",
     COMPLETE_ABORT: "FF Ia IA FF",
 }
-# KAFKA-20785 changes one answer: to a commit that the coordinator's abort was faster than.
+# KAFKA-20785 changes one answer: to a commit after an abort by the coordinator.
 WITH_LATE_COMMITS_FENCED = BY_VERSION_2 | {COMPLETE_ABORT: "FF Fa IA FF"}
 
 
@@ -244,20 +244,20 @@ WITH_LATE_COMMITS_FENCED = BY_VERSION_2 | {COMPLETE_ABORT: "FF Fa IA FF"}
         (2, WITH_LATE_COMMITS_FENCED, {"fences_late_commits": True}),
     ],
 )
-def test_ending(
+def test_end_txn_in_every_state(
     state: TransactionState, version: int, ends: dict[Any, str], options: dict[str, bool]
 ) -> None:
-    """What a commit and an abort come to, in the epochs from 2 to 5; the present one is 4."""
+    """Results of commit and abort in the epochs 2 to 5; the current one is 4."""
     present = transaction(state)
     for epoch, both in zip(range(2, 6), ends[state].split(), strict=True):
         for committed, letter in zip((True, False), both, strict=True):
             found = end(present, epoch, committed, version, **options)
             assert found == OUTCOMES[letter], (epoch, committed)
-    stranger = end(present, 4, True, version, producer_id=8, **options)
-    assert stranger == (WAIT if version == 2 and state in PREPARED else UNMAPPED)
+    other = end(present, 4, True, version, producer_id=8, **options)
+    assert other == (WAIT if version == 2 and state in PREPARED else UNMAPPED)
 
 
-def test_by_version_2_each_end_begins_an_epoch() -> None:
+def test_in_version_2_each_end_begins_an_epoch() -> None:
     ended = rules.end(transaction(ONGOING), WHO, True, 2, NOW, lambda: FRESH_ID)
     assert (ended.producer_epoch, ended.last_epoch, ended.client_version) == (5, 4, 2)
     assert ended.partitions == {T0}
@@ -268,23 +268,23 @@ def test_by_version_2_each_end_begins_an_epoch() -> None:
     assert by_version_1.producer_epoch == 4
 
 
-def test_the_last_epoch_gives_way_to_a_new_producer_id() -> None:
+def test_the_last_epoch_is_followed_by_a_new_producer_id() -> None:
     present = transaction(ONGOING, producer_epoch=LAST)
     who = ProducerIdentity(7, LAST)
     ended = rules.end(present, who, False, 2, NOW, lambda: FRESH_ID)
     assert (ended.producer_id, ended.producer_epoch) == (7, HIGHEST)
     assert rules.identity_after(ended) == (FRESH_ID, 0)
     assert end(ended, LAST, False, 2) == WAIT
-    heir = rules.identity_after(ended)  # it is told before the markers are written
+    successor = rules.identity_after(ended)  # returned before the markers are written
     for act in (
-        lambda: rules.add_partitions(ended, heir, (T0,), NOW),
-        lambda: rules.verify(ended, heir, T0),
-        lambda: rules.end(ended, heir, False, 2, NOW, lambda: 1),
+        lambda: rules.add_partitions(ended, successor, (T0,), NOW),
+        lambda: rules.verify(ended, successor, T0),
+        lambda: rules.end(ended, successor, False, 2, NOW, lambda: 1),
     ):
         assert outcome(act) == WAIT
     done = rules.complete(ended, NOW)
     assert (done.producer_id, done.producer_epoch, done.previous_producer_id) == (FRESH_ID, 0, 7)
-    # The answer was lost: the same request comes again, with the old id.
+    # The response was lost: the request is repeated with the old id.
     assert rules.end(done, who, False, 2, NOW, lambda: 1) is done
     assert rules.identity_after(done) == (FRESH_ID, 0)
     assert end(done, LAST, True, 2) == ILLEGAL
@@ -303,30 +303,30 @@ def test_a_new_producer_gets_the_next_epoch(state: TransactionState) -> None:
 
 
 @pytest.mark.parametrize("state", PREPARED)
-def test_nobody_gets_one_while_the_last_transaction_ends(state: TransactionState) -> None:
+def test_a_new_producer_waits_while_the_last_transaction_ends(state: TransactionState) -> None:
     assert outcome(lambda: initialize(transaction(state))) == WAIT
     assert outcome(lambda: initialize(transaction(state), WHO)) == WAIT
-    stranger = ProducerIdentity(8, 0)
-    assert outcome(lambda: initialize(transaction(state), stranger)) == WAIT
+    other = ProducerIdentity(8, 0)
+    assert outcome(lambda: initialize(transaction(state), other)) == WAIT
 
 
-def test_a_producer_bumps_its_own_epoch() -> None:
+def test_a_producer_can_bump_its_own_epoch() -> None:
     found = initialize(transaction(COMPLETE_ABORT), WHO)
     assert (found.producer_epoch, found.last_epoch) == (5, 4)
     again = initialize(found, WHO)
-    assert (again.producer_epoch, again.last_epoch) == (5, 4), "the answer was lost: no new epoch"
+    assert (again.producer_epoch, again.last_epoch) == (5, 4), "the response was lost: no new epoch"
     for epoch in (2, 6):
         zombie = ProducerIdentity(7, epoch)
         assert outcome(lambda who=zombie: initialize(found, who)) == FENCED
-    # Somebody else came: what was the last epoch is over for good.
+    # After another producer, the previous epoch is fenced.
     assert outcome(lambda: initialize(initialize(found), WHO)) == FENCED
     assert outcome(lambda: initialize(found, ProducerIdentity(8, 4))) == FENCED
 
 
-def test_epochs_that_are_used_up_lead_to_a_new_id() -> None:
-    used_up = transaction(EMPTY, producer_epoch=LAST)
+def test_exhausted_epochs_lead_to_a_new_id() -> None:
+    exhausted = transaction(EMPTY, producer_epoch=LAST)
     for who in (None, ProducerIdentity(7, LAST)):
-        found = initialize(used_up, who)
+        found = initialize(exhausted, who)
         assert (found.producer_id, found.producer_epoch) == (FRESH_ID, 0)
         assert found.previous_producer_id == 7
     assert found.last_epoch == LAST
@@ -343,12 +343,12 @@ def test_a_new_transactional_id_starts_at_epoch_0() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_fencing_aborts_in_an_epoch_nobody_is_told(version: int) -> None:
+def test_fencing_aborts_in_an_epoch_of_its_own(version: int) -> None:
     fenced = rules.fence(transaction(ONGOING), version, NOW)
     assert (fenced.state, fenced.producer_epoch) == (PREPARE_ABORT, 5)
     assert fenced.last_epoch == (4 if version == 2 else -1)
     done = rules.complete(fenced, NOW)
-    # What the producer asks that was too slow: the transaction it means is not there any more.
+    # Requests of the slow producer: its transaction has ended.
     if version == 2:
         assert end(done, 4, True, 2) == ILLEGAL
         assert end(done, 4, False, 2) == COMPLETE_ABORT
@@ -359,18 +359,18 @@ def test_fencing_aborts_in_an_epoch_nobody_is_told(version: int) -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_adding_partitions(state: TransactionState) -> None:
+def test_adding_partitions_in_every_state(state: TransactionState) -> None:
     present = transaction(state)
 
     def add(who: ProducerIdentity, *partitions: TopicPartition) -> Transaction:
         return rules.add_partitions(present, who, partitions, NOW)
 
-    strangers = [ProducerIdentity(8, 4), ProducerIdentity(7, 3), ProducerIdentity(7, 5)]
+    others = [ProducerIdentity(8, 4), ProducerIdentity(7, 3), ProducerIdentity(7, 5)]
     if state in PREPARED:
-        for who in (WHO, *strangers):
+        for who in (WHO, *others):
             assert outcome(lambda who=who: add(who, T1)) == WAIT
         return
-    for who, code in zip(strangers, (UNMAPPED, FENCED, FENCED), strict=True):
+    for who, code in zip(others, (UNMAPPED, FENCED, FENCED), strict=True):
         assert outcome(lambda who=who: add(who, T1)) == code
     found = add(WHO, T1)
     assert found.state is ONGOING
@@ -380,7 +380,7 @@ def test_adding_partitions(state: TransactionState) -> None:
         assert add(WHO, T0) is present, "nothing to write"
 
 
-def test_verifying_partitions() -> None:
+def test_partitions_are_verified() -> None:
     def code(present: Transaction, who: ProducerIdentity, where: TopicPartition) -> int:
         with pytest.raises(BrokerError) as caught:
             rules.verify(present, who, where)
@@ -394,7 +394,7 @@ def test_verifying_partitions() -> None:
     assert code(transaction(ONGOING), ProducerIdentity(8, 4), T0) == UNMAPPED
 
 
-# Producers without a further epoch: 32,767 is the highest there is --------------------------------
+# Producers at the highest epoch, 32,767 -----------------------------------------------------------
 
 
 OLD_ID = 500
@@ -402,9 +402,9 @@ OLD_ID = 500
 
 @contextmanager
 def at_the_highest_epoch(path: Path) -> Iterator[tuple[Node, PartitionLog, AskingProducer]]:
-    """A node whose state topic tells of a producer with the last epoch, and that producer.
+    """A node, a log and a producer with the highest epoch.
 
-    It was too slow, and learned of the epoch that fenced it by repeating its abort.
+    It got this epoch by repeating its abort after it was fenced.
     """
     with running_node(path) as node:
         log = node.topics.create("t", 2).partitions[0]
@@ -420,7 +420,7 @@ def at_the_highest_epoch(path: Path) -> Iterator[tuple[Node, PartitionLog, Askin
         yield node, log, producer
 
 
-def test_nothing_is_aborted_in_the_highest_epoch_but_by_its_producer(tmp_path: Path) -> None:
+def test_only_the_producer_itself_can_abort_in_the_highest_epoch(tmp_path: Path) -> None:
     with at_the_highest_epoch(tmp_path) as (node, log, producer):
         assert producer.send(b"a") is NONE
         node.transactions.time_out_all()
@@ -433,7 +433,7 @@ def test_nothing_is_aborted_in_the_highest_epoch_but_by_its_producer(tmp_path: P
         assert AskingProducer(partial(ask, node), 2).init() is NONE
 
 
-def test_an_epoch_that_does_not_fit_is_never_written() -> None:
+def test_an_epoch_beyond_int16_is_never_written() -> None:
     present = Transaction("x", OLD_ID, HIGHEST, 60_000)
     with pytest.raises(ValueError, match="epoch 32768"):
         present.becomes(TransactionState.EMPTY, 0, producer_epoch=HIGHEST + 1)
