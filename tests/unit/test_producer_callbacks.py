@@ -32,9 +32,9 @@ LONG = 20.0
 
 @pytest.fixture
 def producer(broker: ScriptedBroker) -> Iterator[KafkaProducer]:
-    made = producer_before(broker.cluster, linger_ms=0)
-    yield made
-    made.close(LONG)
+    producer = producer_before(broker.cluster, linger_ms=0)
+    yield producer
+    producer.close(LONG)
 
 
 class Blocking:

@@ -24,10 +24,10 @@ LONG = 20.0
 @pytest.fixture
 def producer(broker: ScriptedBroker) -> Iterator[KafkaProducer]:
     """A producer with metadata of its topic, and a linger longer than any test."""
-    made = producer_before(broker.cluster, linger_ms=60_000, delivery_timeout_ms=120_000)
-    made.send("t", b"first").get(LONG)
-    yield made
-    made.close(0)
+    producer = producer_before(broker.cluster, linger_ms=60_000, delivery_timeout_ms=120_000)
+    producer.send("t", b"first").get(LONG)
+    yield producer
+    producer.close(0)
 
 
 def silence_broker(broker: ScriptedBroker, producer: KafkaProducer) -> None:
@@ -69,14 +69,14 @@ def test_flush_does_not_wait_for_records_sent_later(
 
 def test_flush_waits_for_running_callbacks(broker: ScriptedBroker, producer: KafkaProducer) -> None:
     running, go_on = threading.Event(), threading.Event()
-    held: list[Heard] = []
+    requests: list[Heard] = []
 
-    def hold(_: ScriptedBroker, heard: Heard) -> bytes:
-        held.append(heard)
+    def hold(_: ScriptedBroker, request: Heard) -> bytes:
+        requests.append(request)
         return b""
 
-    def answer_both(broker: ScriptedBroker, heard: Heard) -> bytes:
-        return broker.usual(held[0]) + broker.usual(heard)
+    def answer_both(broker: ScriptedBroker, request: Heard) -> bytes:
+        return broker.usual(requests[0]) + broker.usual(request)
 
     def block(_: object) -> None:
         running.set()
@@ -86,7 +86,7 @@ def test_flush_waits_for_running_callbacks(broker: ScriptedBroker, producer: Kaf
     future = producer.send("t", b"v", partition=0).add_both(block)
     with pytest.raises(KprodTimeoutError):
         future.get(0)  # sends it without lingering
-    while not held:
+    while not requests:
         time.sleep(0.001)
     with suppress(KprodTimeoutError):
         producer.send("t", b"next", partition=1).get(0)

@@ -39,9 +39,9 @@ LONG = 20.0
 
 @pytest.fixture
 def producer(broker: ScriptedBroker) -> Iterator[KafkaProducer]:
-    with producer_before(broker.cluster, linger_ms=0) as made:
-        made.send("t", b"before").get(LONG)
-        yield made
+    with producer_before(broker.cluster, linger_ms=0) as producer:
+        producer.send("t", b"before").get(LONG)
+        yield producer
 
 
 def state(producer: KafkaProducer) -> dict[str, float]:

@@ -50,19 +50,19 @@ def unsupported(jitter: float = 1.5) -> Telemetry:
 
 def telemetry(jitter: float = 1.5) -> Telemetry:
     """Telemetry with a broker that supports it, and a fixed jitter."""
-    made = unsupported(jitter)
-    made.on_api_versions(BOTH)
-    return made
+    client = unsupported(jitter)
+    client.on_api_versions(BOTH)
+    return client
 
 
 def subscribed(at: float = 10.0, *, jitter: float = 1.5) -> Telemetry:
-    made = telemetry(jitter)
-    made.subscribed(subscription(), at)
-    return made
+    client = telemetry(jitter)
+    client.subscribed(subscription(), at)
+    return client
 
 
-def due_in(made: Telemetry, now: float) -> float:
-    return max(0.0, made.due_at - now)
+def due_in(client: Telemetry, now: float) -> float:
+    return max(0.0, client.due_at - now)
 
 
 ASK, PUSH = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY
@@ -75,23 +75,23 @@ OLD, NEW = (0, 0), (1, 2)
 def test_nothing_is_due_until_a_broker_supports_both_requests(
     ranges: dict[int, tuple[int, int]],
 ) -> None:
-    made = unsupported()
-    made.on_api_versions(ApiVersions(ranges))
-    assert due_in(made, 5) == FOREVER
-    made.on_api_versions(BOTH)
-    assert due_in(made, 5) == 0
-    made.on_api_versions(ApiVersions({}))  # another broker, of an older release
-    assert due_in(made, 5) == 0
+    client = unsupported()
+    client.on_api_versions(ApiVersions(ranges))
+    assert due_in(client, 5) == FOREVER
+    client.on_api_versions(BOTH)
+    assert due_in(client, 5) == 0
+    client.on_api_versions(ApiVersions({}))  # another broker, of an older release
+    assert due_in(client, 5) == 0
 
 
 def test_the_client_instance_id_is_the_first_one_assigned() -> None:
-    made = telemetry()
-    assert made.instance_id == NO_ID
-    assert not made.identified.is_open
-    made.subscribed(subscription(), 0)
-    assert made.identified.is_open
-    made.subscribed(subscription(instance_id=None), 1)
-    assert made.instance_id == OWN_ID
+    client = telemetry()
+    assert client.instance_id == NO_ID
+    assert not client.identified.is_open
+    client.subscribed(subscription(), 0)
+    assert client.identified.is_open
+    client.subscribed(subscription(instance_id=None), 1)
+    assert client.instance_id == OWN_ID
     without_id = telemetry()
     without_id.subscribed(subscription(instance_id=None), 0)
     assert without_id.over
@@ -99,11 +99,11 @@ def test_the_client_instance_id_is_the_first_one_assigned() -> None:
 
 @pytest.mark.parametrize("jitter", [0.5, 1.5])
 def test_only_the_first_push_is_jittered(jitter: float) -> None:
-    made = subscribed(10, jitter=jitter)
-    assert due_in(made, 10) == 60 * jitter
-    made.pushed(PushReply(0, 0), 200, last=False)
-    assert (due_in(made, 200), due_in(made, 230)) == (60, 30)
-    assert made.subscription is not None
+    client = subscribed(10, jitter=jitter)
+    assert due_in(client, 10) == 60 * jitter
+    client.pushed(PushReply(0, 0), 200, last=False)
+    assert (due_in(client, 200), due_in(client, 230)) == (60, 30)
+    assert client.subscription is not None
     wants_nothing = telemetry()
     wants_nothing.subscribed(subscription(metrics=()), 300)
     assert wants_nothing.subscription is None
@@ -114,11 +114,11 @@ def test_only_the_first_push_is_jittered(jitter: float) -> None:
 def test_the_interval_has_the_minimum_and_the_default_of_apache_kafka(
     interval_ms: int, seconds: float
 ) -> None:
-    made = telemetry(0.5)
-    made.subscribed(subscription(interval_ms=interval_ms), 10)
-    assert due_in(made, 10) == pytest.approx(seconds / 2)
-    made.pushed(PushReply(0, 0), 11, last=False)
-    assert due_in(made, 11) == pytest.approx(seconds)
+    client = telemetry(0.5)
+    client.subscribed(subscription(interval_ms=interval_ms), 10)
+    assert due_in(client, 10) == pytest.approx(seconds / 2)
+    client.pushed(PushReply(0, 0), 11, last=False)
+    assert due_in(client, 11) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,11 @@ def test_the_interval_has_the_minimum_and_the_default_of_apache_kafka(
 )
 def test_after_an_error_the_subscription_is_renewed(codes: tuple[int, ...], due: float) -> None:
     for code in codes:
-        made = subscribed()
-        made.pushed(PushReply(code, 0), 100, last=False)
-        assert made.subscription is None
-        assert due_in(made, 100) == due
-        other = telemetry() if due == FOREVER else made
+        client = subscribed()
+        client.pushed(PushReply(code, 0), 100, last=False)
+        assert client.subscription is None
+        assert due_in(client, 100) == due
+        other = telemetry() if due == FOREVER else client
         other.subscribed(subscription(code), 100)  # of the subscription: no immediate retry
         assert due_in(other, 100) == max(due, 60)
         assert other.over is (due == FOREVER)
@@ -143,22 +143,22 @@ def test_after_an_error_the_subscription_is_renewed(codes: tuple[int, ...], due:
 
 
 def test_a_lost_subscription_request_is_repeated_but_not_a_lost_push() -> None:
-    made = telemetry()
-    made.failed(LOST, 100, sent=True)
-    assert due_in(made, 100) == 30
-    made = subscribed()
-    made.failed(LOST, 100, sent=True)
-    assert made.subscription is not None
-    assert due_in(made, 100) == 60
+    client = telemetry()
+    client.failed(LOST, 100, sent=True)
+    assert due_in(client, 100) == 30
+    client = subscribed()
+    client.failed(LOST, 100, sent=True)
+    assert client.subscription is not None
+    assert due_in(client, 100) == 60
 
 
 def test_on_close_a_last_push_is_sent_without_another_subscription() -> None:
     for code in (0, 117, 118, 42):
-        made = subscribed()
-        made.leave(11)
-        made.pushed(PushReply(code, 0), 12, last=False)
-        assert made.over is (code != 0)
-        assert code or due_in(made, 12) == 0
+        client = subscribed()
+        client.leave(11)
+        client.pushed(PushReply(code, 0), 12, last=False)
+        assert client.over is (code != 0)
+        assert code or due_in(client, 12) == 0
     lost = subscribed()
     lost.leave(11)
     lost.failed(LOST, 12, sent=True)
@@ -180,16 +180,16 @@ GROUPS = {
 }
 
 
-def wanted(*metrics: str, delta: bool = False, max_bytes: int = LARGE) -> Subscription:
+def subscription_to(*metrics: str, delta: bool = False, max_bytes: int = LARGE) -> Subscription:
     return Subscription(0, NO_ID, 7, (), 60_000, max_bytes, delta, metrics, 0)
 
 
 def exported(
     groups: dict[str, dict[str, float]],
-    asked: Subscription,
+    subscribed_to: Subscription,
     payload: TelemetryPayload | None = None,
 ) -> list[ToldMetric]:
-    return read_metrics((payload or TelemetryPayload(BEGIN, {})).write(groups, asked, NOW))
+    return read_metrics((payload or TelemetryPayload(BEGIN, {})).write(groups, subscribed_to, NOW))
 
 
 def test_metrics_have_the_names_units_and_attributes_of_kafka() -> None:
@@ -201,7 +201,7 @@ def test_metrics_have_the_names_units_and_attributes_of_kafka() -> None:
         ("topic.record.send.total", "records", "cumulative", 3.0, topic),
         ("topic.compression.rate", "ratio", "gauge", 0.5, topic),
     ]
-    assert exported(GROUPS, wanted("*")) == [
+    assert exported(GROUPS, subscription_to("*")) == [
         ToldMetric(DOMAIN + name, unit, kind, value, BEGIN * (kind != "gauge"), NOW, attributes)
         for name, unit, kind, value, attributes in rows
     ]
@@ -218,7 +218,7 @@ STANDARD = {
 def test_the_producer_metrics_required_by_kip_714_are_exported() -> None:
     metrics = ProducerMetrics()
     metrics.node(1)
-    names = {one.name for one in exported(metrics.groups(0.0), wanted("*"))}
+    names = {one.name for one in exported(metrics.groups(0.0), subscription_to("*"))}
     assert {DOMAIN + name for name in STANDARD} <= names
 
 
@@ -233,12 +233,12 @@ def test_the_producer_metrics_required_by_kip_714_are_exported() -> None:
     ],
 )
 def test_only_subscribed_metrics_are_exported(prefixes: tuple[str, ...], count: int) -> None:
-    assert len(exported(GROUPS, wanted(*prefixes))) == count
+    assert len(exported(GROUPS, subscription_to(*prefixes))) == count
 
 
 def delta(payload: TelemetryPayload, value: float, now: int) -> ToldMetric:
     groups = {"producer-metrics": {"record-send-total": value}}
-    (one,) = read_metrics(payload.write(groups, wanted("*", delta=True), now))
+    (one,) = read_metrics(payload.write(groups, subscription_to("*", delta=True), now))
     return one
 
 
@@ -257,21 +257,21 @@ def test_deltas_start_at_the_last_acknowledged_push() -> None:
 
 def test_the_delta_of_a_topic_missing_in_the_last_push_starts_at_zero() -> None:
     payload = TelemetryPayload(BEGIN, {})
-    asked = wanted("*", delta=True)
+    everything = subscription_to("*", delta=True)
     topic = {"producer-topic-metrics.a": {"record-send-total": 5.0}}
-    exported(topic, asked, payload)
+    exported(topic, everything, payload)
     payload.taken()
-    exported({}, asked, payload)
+    exported({}, everything, payload)
     topic["producer-topic-metrics.a"]["record-send-total"] = 9.0
-    assert [one.value for one in exported(topic, asked, payload)] == [9.0]
+    assert [one.value for one in exported(topic, everything, payload)] == [9.0]
 
 
 def test_metrics_beyond_the_size_limit_are_omitted_topics_first() -> None:
-    whole = TelemetryPayload(BEGIN, {}).write(GROUPS, wanted("*"), NOW)
+    whole = TelemetryPayload(BEGIN, {}).write(GROUPS, subscription_to("*"), NOW)
     counts = []
     for limit in range(len(whole) + 300):
         payload = TelemetryPayload(BEGIN, {})
-        written = payload.write(GROUPS, wanted("*", max_bytes=limit), NOW)
+        written = payload.write(GROUPS, subscription_to("*", max_bytes=limit), NOW)
         names = [one.name for one in read_metrics(written)]
         assert len(written) <= limit or not names
         counts.append(len(names))

@@ -77,9 +77,9 @@ async def test_it_behaves_like_an_asyncio_future_before_and_after_delivery(renew
     assert not record.done()
     assert not record.cancelled()
     assert "pending" in repr(record)
-    for ask in (record.result, record.exception):
+    for method in (record.result, record.exception):
         with pytest.raises(asyncio.InvalidStateError):
-            ask()
+            method()
     batch.end()
     assert (record.done(), record.exception(), record.result().offset) == (True, None, 100)
     assert record.cancel() is False
@@ -238,15 +238,15 @@ async def test_other_threads_and_loops_can_wait_for_a_record() -> None:
 
 
 def test_callbacks_of_a_closed_loop_are_not_called(renews: bool) -> None:
-    made: list[Batch] = []
+    batches: list[Batch] = []
 
     async def main() -> None:
-        made.append(Batch(1, renews=renews))
-        made[0].records[0].add_done_callback(pytest.fail)
+        batches.append(Batch(1, renews=renews))
+        batches[0].records[0].add_done_callback(pytest.fail)
 
     asyncio.run(main())
-    made[0].end()
-    assert made[0].records[0].done()
+    batches[0].end()
+    assert batches[0].records[0].done()
 
 
 @in_a_loop
@@ -287,18 +287,18 @@ async def test_awaiting_completed_records_does_not_starve_other_tasks(renews: bo
     assert iterations > 1
 
 
-async def admitted(ask: Callable[[LoopTurns], Awaitable[None]], tasks: int) -> list[int]:
+async def admitted(send: Callable[[LoopTurns], Awaitable[None]], tasks: int) -> list[int]:
     """The number of tasks admitted in each iteration of the loop; one of them is cancelled."""
     turns, done, by_iteration = LoopTurns(), 0, list[int]()
 
     async def run() -> None:
         nonlocal done
-        await ask(turns)
+        await send(turns)
         done += 1
 
-    made = [asyncio.create_task(run()) for _ in range(tasks)]
-    cancelled = made.pop(len(made) // 2)
-    while done < len(made):
+    created = [asyncio.create_task(run()) for _ in range(tasks)]
+    cancelled = created.pop(len(created) // 2)
+    while done < len(created):
         before = done
         await asyncio.sleep(0)
         cancelled.cancel()
@@ -307,18 +307,18 @@ async def admitted(ask: Callable[[LoopTurns], Awaitable[None]], tasks: int) -> l
 
 
 def test_the_number_of_sends_per_iteration_is_limited() -> None:
-    async def ask(turns: LoopTurns) -> None:
+    async def send(turns: LoopTurns) -> None:
         if not turns.admit():
             await turns.wait()
 
-    by_iteration = asyncio.run(admitted(ask, 3 * MOST))
+    by_iteration = asyncio.run(admitted(send, 3 * MOST))
     assert max(by_iteration) <= MOST
     assert max(by_iteration[2:]) <= TURN  # the tasks that had to wait
     assert sum(by_iteration) in {3 * MOST - 1, 3 * MOST}
 
 
 def test_slow_sends_lower_the_limit_per_iteration() -> None:
-    async def ask(turns: LoopTurns) -> None:
+    async def send(turns: LoopTurns) -> None:
         if turns.admit():
             until = SystemClock.monotonic() + LONGEST_QUEUEING
             while SystemClock.monotonic() < until:
@@ -326,7 +326,7 @@ def test_slow_sends_lower_the_limit_per_iteration() -> None:
         else:
             await turns.wait()
 
-    assert max(asyncio.run(admitted(ask, 300))) <= TURN
+    assert max(asyncio.run(admitted(send, 300))) <= TURN
 
 
 def test_a_large_batch_wakes_waiting_tasks_in_slices() -> None:

@@ -118,12 +118,12 @@ class AskingProducer:
         return ErrorCode(answer.error_code)
 
 
-def check_answers(ask: Ask, patient: Ask, topic: str, name: str) -> None:
+def check_answers(ask: Ask, retrying: Ask, topic: str, name: str) -> None:
     """All steps of two producers with one transactional id; ``topic`` has one partition.
 
-    ``patient`` repeats a request while the coordinator is busy.
+    ``retrying`` repeats a request while the coordinator is busy.
     """
-    first = AskingProducer(patient, 2, name, topic)
+    first = AskingProducer(retrying, 2, name, topic)
     assert first.init() is NONE
     assert first.init(transaction_timeout=10**9) is ErrorCode.invalid_transaction_timeout
     assert first.init(transaction_timeout=0) is ErrorCode.invalid_transaction_timeout
@@ -144,7 +144,7 @@ def check_answers(ask: Ask, patient: Ask, topic: str, name: str) -> None:
     assert first.send(b"b") is NONE
 
     assert AskingProducer(ask, 2, name).init() is ErrorCode.concurrent_transactions
-    second = AskingProducer(patient, 1, name, topic)
+    second = AskingProducer(retrying, 1, name, topic)
     assert second.init() is NONE
     assert second.identity == (name, first.identity.producer_id, 6)
     _check_zombie(first)
@@ -185,7 +185,7 @@ def _check_refusals(second: AskingProducer) -> None:
     unnamed = second.send(b"y", **alone, name=None)
     assert unnamed is ErrorCode.transactional_id_authorization_failed
     assert second.send(b"y", **alone, attributes=0) is ErrorCode.invalid_txn_state
-    nobody: dict[str, Any] = {"generation_id": 3, "member_id": "nobody"}
-    assert second.commit_offset(5, group="h", **nobody) is ErrorCode.illegal_generation
+    unknown: dict[str, Any] = {"generation_id": 3, "member_id": "nobody"}
+    assert second.commit_offset(5, group="h", **unknown) is ErrorCode.illegal_generation
     assert second.commit_offset(5) is NONE
-    assert second.commit_offset(5, **nobody) is ErrorCode.unknown_member_id
+    assert second.commit_offset(5, **unknown) is ErrorCode.unknown_member_id

@@ -7,7 +7,7 @@ from kprod.broker.protocol.messages import Message
 from tests.support.apache_kafka.same_answers import requests
 
 EVERY: list[tuple[ApiKey, Message]] = [(api, values) for api, _, values in requests("t")]
-"""The requests that Apache Kafka is asked as well."""
+"""The requests that are compared with Apache Kafka."""
 OTHERS: Message = {
     "transactional_id": "x",
     "transactional_ids": ["x"],

@@ -157,8 +157,8 @@ def test_a_request_creates_at_most_as_many_partitions_as_in_kafka(node: Node) ->
     wanted = [
         {"name": name, "num_partitions": n, "replication_factor": 1} for name, n in counts.items()
     ]
-    made = ask(node, ApiKey.CREATE_TOPICS, 5, topics=wanted)
-    assert {topic.error_code for topic in made.topics} == {ErrorCode.policy_violation}
+    created = ask(node, ApiKey.CREATE_TOPICS, 5, topics=wanted)
+    assert {topic.error_code for topic in created.topics} == {ErrorCode.policy_violation}
     with pytest.raises(BrokerError, match="INVALID_PARTITIONS"):
         node.topics.create("t", MAX_PARTITIONS + 1)
     assert node.topics.all() == []

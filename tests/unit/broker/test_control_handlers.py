@@ -25,11 +25,11 @@ UNKNOWN = ErrorCode.unknown_topic_or_partition
 
 
 def test_metadata_of_no_topic_all_topics_or_by_id(node: Node) -> None:
-    made = node.topics.create("t", 1)
+    topic = node.topics.create("t", 1)
     assert ask(node, ApiKey.METADATA, 12, topics=[]).topics == ()
     assert [t.name for t in ask(node, ApiKey.METADATA, 0, topics=[]).topics] == ["t"]
-    asked = [{"name": None, "topic_id": topic_id} for topic_id in (made.id, uuid.uuid4())]
-    known, unknown = ask(node, ApiKey.METADATA, 12, topics=asked).topics
+    topics = [{"name": None, "topic_id": topic_id} for topic_id in (topic.id, uuid.uuid4())]
+    known, unknown = ask(node, ApiKey.METADATA, 12, topics=topics).topics
     assert (known.name, unknown.error_code) == ("t", ErrorCode.unknown_topic_id)
 
 
@@ -45,9 +45,9 @@ def test_metadata_of_no_topic_all_topics_or_by_id(node: Node) -> None:
 def test_topics_are_created_if_request_and_broker_allow_it(
     requested: bool, enabled: bool, version: int, created: bool, tmp_path: Path
 ) -> None:
-    asked = {"topics": [{"name": "fresh"}], "allow_auto_topic_creation": requested}
+    fields = {"topics": [{"name": "fresh"}], "allow_auto_topic_creation": requested}
     with running_node(tmp_path, auto_create_topics=enabled, default_partitions=4) as node:
-        (found,) = ask(node, ApiKey.METADATA, version, **asked).topics
+        (found,) = ask(node, ApiKey.METADATA, version, **fields).topics
         assert found.error_code is (NONE if created else UNKNOWN)
         assert len(found.partitions) == (4 if created else 0)
         assert (node.topics.find("fresh") is not None) is created
@@ -85,11 +85,11 @@ def test_create_topics_uses_the_request_or_defaults(tmp_path: Path) -> None:
     with running_node(tmp_path, default_partitions=5) as node:
         assert create(node, validate_only=True).error_code is NONE
         assert node.topics.find("t") is None
-        made = create(node)
+        created = create(node)
         topic = node.topics.find("t")
         assert topic is not None
-        assert (made.error_code, made.num_partitions, made.topic_id) == (NONE, 2, topic.id)
-        assert {config.name for config in made.configs} >= {"max.message.bytes", "retention.ms"}
+        assert (created.error_code, created.num_partitions, created.topic_id) == (NONE, 2, topic.id)
+        assert {config.name for config in created.configs} >= {"max.message.bytes", "retention.ms"}
         assert create(node).error_code is ErrorCode.topic_already_exists
         by_default: Any = {"num_partitions": -1, "replication_factor": -1}
         assert create(node, name="u", **by_default).num_partitions == 5
@@ -126,7 +126,7 @@ def test_invalid_topics_are_not_created(
 
 
 def test_partitions_are_added_and_topics_deleted(node: Node) -> None:
-    made = node.topics.create("t", 1)
+    topic = node.topics.create("t", 1)
     node.topics.create("u", 1)
     for name, count, validate_only, code in (
         ("t", 3, True, NONE),
@@ -137,12 +137,12 @@ def test_partitions_are_added_and_topics_deleted(node: Node) -> None:
         wanted = [{"name": name, "count": count}]
         answer = ask(node, ApiKey.CREATE_PARTITIONS, 3, topics=wanted, validate_only=validate_only)
         assert answer.results[0].error_code is code
-    assert len(made.partitions) == 1
+    assert len(topic.partitions) == 1
     assert [len(topic.partitions) for topic in node.topics.all()] == [3, 1]
 
     by_name = ask(node, ApiKey.DELETE_TOPICS, 5, topic_names=["u", "nowhere"]).responses
     assert [found.error_code for found in by_name] == [NONE, UNKNOWN]
-    wanted_ids = [{"name": None, "topic_id": made.id}] * 2
+    wanted_ids = [{"name": None, "topic_id": topic.id}] * 2
     by_id = ask(node, ApiKey.DELETE_TOPICS, 6, topics=wanted_ids).responses
     assert [found.error_code for found in by_id] == [NONE, ErrorCode.unknown_topic_id]
     assert by_id[0].name == "t"
@@ -198,8 +198,8 @@ def test_topic_names_that_collide_in_metrics_are_refused(node: Node) -> None:
             node.topics.create(name, 1)
     node.topics.create("a-b_c", 1)
     # A metadata request does not get the reason: the controller creates the topic later.
-    asked = {"topics": [{"name": "a_b.c"}], "allow_auto_topic_creation": True}
-    (found,) = ask(node, ApiKey.METADATA, 8, **asked).topics
+    fields = {"topics": [{"name": "a_b.c"}], "allow_auto_topic_creation": True}
+    (found,) = ask(node, ApiKey.METADATA, 8, **fields).topics
     assert found.error_code == UNKNOWN
 
 

@@ -151,7 +151,7 @@ def _value(shape: FieldShape) -> st.SearchStrategy[Any]:
 
 def as_entity(entity: Any, values: Message) -> Any:
     """An object of kio's class, with the same content."""
-    made = {}
+    fields = {}
     for shape in field_shapes(entity):
         value = values.get(shape.name, shape.absent)
         if value is not shape.absent and value is not None:
@@ -160,8 +160,8 @@ def as_entity(entity: Any, values: Message) -> Any:
                 if shape.is_array
                 else _as_kio(shape, value)
             )
-        made[shape.name] = value
-    return entity(**made)
+        fields[shape.name] = value
+    return entity(**fields)
 
 
 def _as_kio(shape: FieldShape, value: Any) -> Any:

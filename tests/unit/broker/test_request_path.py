@@ -198,8 +198,8 @@ def test_a_timer_runs_jobs_in_order_without_cancelled_ones() -> None:
 def test_every_advertised_version_is_answered(api: ApiKey, node: Node) -> None:
     node.topics.create("t", 1)
     node.topics.create("gone", 1)
-    for asked, version in EVERY_VERSION:
-        if asked is api:
+    for each, version in EVERY_VERSION:
+        if each is api:
             assert ask(node, api, version, **REQUESTS[api]) is not None
 
 

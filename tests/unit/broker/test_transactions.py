@@ -46,12 +46,12 @@ def test_every_request_of_a_transactional_producer_is_answered_as_by_kafka(tmp_p
         node.topics.create("one", 1)
         asks = partial(ask, node)
 
-        def patient(api: ApiKey, version: int, **values: Any) -> Any:
+        def retrying(api: ApiKey, version: int, **values: Any) -> Any:
             while "concurrent_transactions" in repr(answer := asks(api, version, **values)):
                 pass
             return answer
 
-        check_answers(asks, patient, "one", "x")
+        check_answers(asks, retrying, "one", "x")
 
 
 def test_a_commit_drops_offsets_of_a_deleted_topic(tmp_path: Path) -> None:
@@ -80,13 +80,13 @@ def test_transactions_are_described_and_listed(tmp_path: Path) -> None:
         producers["a"].send(b"1", partition=1)
         producers["c"].send(b"1")
         producers["c"].end(committed=True)
-        asked = ["a", "c", "nobody", ""]
-        answer = ask(node, ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=asked)
-        first, ended, nobody, empty = answer.transaction_states
+        ids = ["a", "c", "unknown", ""]
+        answer = ask(node, ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=ids)
+        first, ended, unknown, empty = answer.transaction_states
         assert [(t.topic, tuple(t.partitions)) for t in first.topics] == [("t", (1,))]
         states = [(found.transaction_state, found.producer_epoch) for found in (first, ended)]
         assert states == [("Ongoing", 0), ("CompleteCommit", 1)]
-        assert nobody.error_code is ErrorCode.transactional_id_not_found
+        assert unknown.error_code is ErrorCode.transactional_id_not_found
         assert empty.error_code is ErrorCode.invalid_request
         assert listed() == ["a", "ab", "c"]
         assert listed(state_filters=["Empty", "Ongoing"]) == ["a", "ab"]
@@ -97,8 +97,8 @@ def test_transactions_are_described_and_listed(tmp_path: Path) -> None:
         assert answer.unknown_state_filters == ("Odd",)
         wrong = ask(node, ApiKey.LIST_TRANSACTIONS, 2, transactional_id_pattern="(")
         assert wrong.error_code is ErrorCode.invalid_regular_expression
-        asked_of = [{"name": "t", "partition_indexes": [0, 1]}]
-        (topic,) = ask(node, ApiKey.DESCRIBE_PRODUCERS, 0, topics=asked_of).topics
+        topics = [{"name": "t", "partition_indexes": [0, 1]}]
+        (topic,) = ask(node, ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics).topics
         begun = [part.active_producers[0].current_txn_start_offset for part in topic.partitions]
         assert begun == [-1, 0]
 
@@ -172,7 +172,7 @@ FENCED, ILLEGAL, UNMAPPED, WAIT = (
 )
 NOW = 5_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-WHO = ProducerIdentity(7, 4)
+IDENTITY = ProducerIdentity(7, 4)
 LAST, HIGHEST = 32766, 32767
 FRESH_ID = 1000
 
@@ -181,8 +181,8 @@ def transaction(state: TransactionState, **changes: Any) -> Transaction:
     in_use = state in (ONGOING, *PREPARED)
     found = Transaction(
         "x",
-        WHO.producer_id,
-        WHO.producer_epoch,
+        IDENTITY.producer_id,
+        IDENTITY.producer_epoch,
         60_000,
         state,
         frozenset({T0}) if in_use else frozenset(),
@@ -203,16 +203,16 @@ def outcome(act: Any) -> TransactionState | ErrorCode:
 
 
 def end(
-    present: Transaction,
+    current: Transaction,
     epoch: int,
     committed: bool,
     version: int,
     producer_id: int = 7,
     **options: bool,
 ) -> TransactionState | ErrorCode:
-    who = ProducerIdentity(producer_id, epoch)
+    identity = ProducerIdentity(producer_id, epoch)
     return outcome(
-        lambda: rules.end(present, who, committed, version, NOW, lambda: FRESH_ID, **options)
+        lambda: rules.end(current, identity, committed, version, NOW, lambda: FRESH_ID, **options)
     )
 
 
@@ -248,30 +248,30 @@ def test_end_txn_in_every_state(
     state: TransactionState, version: int, ends: dict[Any, str], options: dict[str, bool]
 ) -> None:
     """Results of commit and abort in the epochs 2 to 5; the current one is 4."""
-    present = transaction(state)
+    current = transaction(state)
     for epoch, both in zip(range(2, 6), ends[state].split(), strict=True):
         for committed, letter in zip((True, False), both, strict=True):
-            found = end(present, epoch, committed, version, **options)
+            found = end(current, epoch, committed, version, **options)
             assert found == OUTCOMES[letter], (epoch, committed)
-    other = end(present, 4, True, version, producer_id=8, **options)
+    other = end(current, 4, True, version, producer_id=8, **options)
     assert other == (WAIT if version == 2 and state in PREPARED else UNMAPPED)
 
 
 def test_in_version_2_each_end_begins_an_epoch() -> None:
-    ended = rules.end(transaction(ONGOING), WHO, True, 2, NOW, lambda: FRESH_ID)
+    ended = rules.end(transaction(ONGOING), IDENTITY, True, 2, NOW, lambda: FRESH_ID)
     assert (ended.producer_epoch, ended.last_epoch, ended.client_version) == (5, 4, 2)
     assert ended.partitions == {T0}
     done = rules.complete(ended, NOW)
     assert (done.state, done.producer_epoch, done.partitions) == (COMPLETE_COMMIT, 5, frozenset())
     assert rules.identity_after(done) == (7, 5)
-    by_version_1 = rules.end(transaction(ONGOING), WHO, True, 0, NOW, lambda: FRESH_ID)
+    by_version_1 = rules.end(transaction(ONGOING), IDENTITY, True, 0, NOW, lambda: FRESH_ID)
     assert by_version_1.producer_epoch == 4
 
 
 def test_the_last_epoch_is_followed_by_a_new_producer_id() -> None:
-    present = transaction(ONGOING, producer_epoch=LAST)
-    who = ProducerIdentity(7, LAST)
-    ended = rules.end(present, who, False, 2, NOW, lambda: FRESH_ID)
+    current = transaction(ONGOING, producer_epoch=LAST)
+    identity = ProducerIdentity(7, LAST)
+    ended = rules.end(current, identity, False, 2, NOW, lambda: FRESH_ID)
     assert (ended.producer_id, ended.producer_epoch) == (7, HIGHEST)
     assert rules.identity_after(ended) == (FRESH_ID, 0)
     assert end(ended, LAST, False, 2) == WAIT
@@ -285,14 +285,14 @@ def test_the_last_epoch_is_followed_by_a_new_producer_id() -> None:
     done = rules.complete(ended, NOW)
     assert (done.producer_id, done.producer_epoch, done.previous_producer_id) == (FRESH_ID, 0, 7)
     # The response was lost: the request is repeated with the old id.
-    assert rules.end(done, who, False, 2, NOW, lambda: 1) is done
+    assert rules.end(done, identity, False, 2, NOW, lambda: 1) is done
     assert rules.identity_after(done) == (FRESH_ID, 0)
     assert end(done, LAST, True, 2) == ILLEGAL
     assert end(done, LAST - 1, False, 2) == UNMAPPED
 
 
-def initialize(present: Transaction, who: ProducerIdentity | None = None) -> Transaction:
-    return rules.initialize(present, 9_000, who, NOW, lambda: FRESH_ID)
+def initialize(current: Transaction, identity: ProducerIdentity | None = None) -> Transaction:
+    return rules.initialize(current, 9_000, identity, NOW, lambda: FRESH_ID)
 
 
 @pytest.mark.parametrize("state", [EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT])
@@ -305,28 +305,28 @@ def test_a_new_producer_gets_the_next_epoch(state: TransactionState) -> None:
 @pytest.mark.parametrize("state", PREPARED)
 def test_a_new_producer_waits_while_the_last_transaction_ends(state: TransactionState) -> None:
     assert outcome(lambda: initialize(transaction(state))) == WAIT
-    assert outcome(lambda: initialize(transaction(state), WHO)) == WAIT
+    assert outcome(lambda: initialize(transaction(state), IDENTITY)) == WAIT
     other = ProducerIdentity(8, 0)
     assert outcome(lambda: initialize(transaction(state), other)) == WAIT
 
 
 def test_a_producer_can_bump_its_own_epoch() -> None:
-    found = initialize(transaction(COMPLETE_ABORT), WHO)
+    found = initialize(transaction(COMPLETE_ABORT), IDENTITY)
     assert (found.producer_epoch, found.last_epoch) == (5, 4)
-    again = initialize(found, WHO)
+    again = initialize(found, IDENTITY)
     assert (again.producer_epoch, again.last_epoch) == (5, 4), "the response was lost: no new epoch"
     for epoch in (2, 6):
         zombie = ProducerIdentity(7, epoch)
-        assert outcome(lambda who=zombie: initialize(found, who)) == FENCED
+        assert outcome(lambda identity=zombie: initialize(found, identity)) == FENCED
     # After another producer, the previous epoch is fenced.
-    assert outcome(lambda: initialize(initialize(found), WHO)) == FENCED
+    assert outcome(lambda: initialize(initialize(found), IDENTITY)) == FENCED
     assert outcome(lambda: initialize(found, ProducerIdentity(8, 4))) == FENCED
 
 
 def test_exhausted_epochs_lead_to_a_new_id() -> None:
     exhausted = transaction(EMPTY, producer_epoch=LAST)
-    for who in (None, ProducerIdentity(7, LAST)):
-        found = initialize(exhausted, who)
+    for identity in (None, ProducerIdentity(7, LAST)):
+        found = initialize(exhausted, identity)
         assert (found.producer_id, found.producer_epoch) == (FRESH_ID, 0)
         assert found.previous_producer_id == 7
     assert found.last_epoch == LAST
@@ -338,8 +338,8 @@ def test_exhausted_epochs_lead_to_a_new_id() -> None:
 
 def test_a_new_transactional_id_starts_at_epoch_0() -> None:
     fresh = Transaction("x", 7, -1, 60_000)
-    for who in (None, ProducerIdentity(99, 12)):
-        assert initialize(fresh, who).producer_epoch == 0
+    for identity in (None, ProducerIdentity(99, 12)):
+        assert initialize(fresh, identity).producer_epoch == 0
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -360,36 +360,36 @@ def test_fencing_aborts_in_an_epoch_of_its_own(version: int) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_adding_partitions_in_every_state(state: TransactionState) -> None:
-    present = transaction(state)
+    current = transaction(state)
 
-    def add(who: ProducerIdentity, *partitions: TopicPartition) -> Transaction:
-        return rules.add_partitions(present, who, partitions, NOW)
+    def add(identity: ProducerIdentity, *partitions: TopicPartition) -> Transaction:
+        return rules.add_partitions(current, identity, partitions, NOW)
 
     others = [ProducerIdentity(8, 4), ProducerIdentity(7, 3), ProducerIdentity(7, 5)]
     if state in PREPARED:
-        for who in (WHO, *others):
-            assert outcome(lambda who=who: add(who, T1)) == WAIT
+        for identity in (IDENTITY, *others):
+            assert outcome(lambda identity=identity: add(identity, T1)) == WAIT
         return
-    for who, code in zip(others, (UNMAPPED, FENCED, FENCED), strict=True):
-        assert outcome(lambda who=who: add(who, T1)) == code
-    found = add(WHO, T1)
+    for identity, code in zip(others, (UNMAPPED, FENCED, FENCED), strict=True):
+        assert outcome(lambda identity=identity: add(identity, T1)) == code
+    found = add(IDENTITY, T1)
     assert found.state is ONGOING
     assert found.partitions == ({T0, T1} if state is ONGOING else {T1})
     assert found.started_ms == (1_000 if state is ONGOING else NOW)
     if state is ONGOING:
-        assert add(WHO, T0) is present, "nothing to write"
+        assert add(IDENTITY, T0) is current, "nothing to write"
 
 
 def test_partitions_are_verified() -> None:
-    def code(present: Transaction, who: ProducerIdentity, where: TopicPartition) -> int:
+    def code(current: Transaction, identity: ProducerIdentity, where: TopicPartition) -> int:
         with pytest.raises(BrokerError) as caught:
-            rules.verify(present, who, where)
+            rules.verify(current, identity, where)
         return caught.value.code
 
-    rules.verify(transaction(ONGOING), WHO, T0)
-    assert code(transaction(ONGOING), WHO, T1) == ErrorCode.transaction_abortable
-    assert code(transaction(EMPTY), WHO, T0) == ErrorCode.transaction_abortable
-    assert code(transaction(PREPARE_COMMIT), WHO, T0) == WAIT
+    rules.verify(transaction(ONGOING), IDENTITY, T0)
+    assert code(transaction(ONGOING), IDENTITY, T1) == ErrorCode.transaction_abortable
+    assert code(transaction(EMPTY), IDENTITY, T0) == ErrorCode.transaction_abortable
+    assert code(transaction(PREPARE_COMMIT), IDENTITY, T0) == WAIT
     assert code(transaction(ONGOING), ProducerIdentity(7, 3), T0) == FENCED
     assert code(transaction(ONGOING), ProducerIdentity(8, 4), T0) == UNMAPPED
 
@@ -434,8 +434,8 @@ def test_only_the_producer_itself_can_abort_in_the_highest_epoch(tmp_path: Path)
 
 
 def test_an_epoch_beyond_int16_is_never_written() -> None:
-    present = Transaction("x", OLD_ID, HIGHEST, 60_000)
+    current = Transaction("x", OLD_ID, HIGHEST, 60_000)
     with pytest.raises(ValueError, match="epoch 32768"):
-        present.becomes(TransactionState.EMPTY, 0, producer_epoch=HIGHEST + 1)
+        current.becomes(TransactionState.EMPTY, 0, producer_epoch=HIGHEST + 1)
     with pytest.raises(struct.error):
-        transaction_value(replace(present, producer_epoch=HIGHEST + 1), 2)
+        transaction_value(replace(current, producer_epoch=HIGHEST + 1), 2)

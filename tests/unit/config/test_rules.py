@@ -161,8 +161,8 @@ GZIP: dict[str, Any] = {"linger_ms": 20, "compression_type": "gzip", "compressio
 def test_topic_options_override_those_of_the_producer(
     own: Any, options: dict[str, Any], found: tuple[Any, ...]
 ) -> None:
-    (made, _) = with_topics({"t": own, "other": {}}, **options).topic_options
-    assert made == TopicOptions("t", *found)
+    (parsed, _) = with_topics({"t": own, "other": {}}, **options).topic_options
+    assert parsed == TopicOptions("t", *found)
 
 
 @pytest.mark.parametrize(

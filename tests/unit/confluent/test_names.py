@@ -181,8 +181,8 @@ def test_messages_are_compared_and_pickled_by_value() -> None:
 def test_partitioner_functions_give_the_original_partitions() -> None:
     for key in (b"a", b"key", bytes(range(200))):
         for function in (murmur2, consistent, fnv1a):
-            theirs = getattr(confluent_kafka, function.__name__)
-            assert function(key, 7) == theirs(key, 7)
+            original = getattr(confluent_kafka, function.__name__)
+            assert function(key, 7) == original(key, 7)
     with pytest.raises(ValueError, match="partition_count must be > 0"):
         murmur2(b"k", 0)
     with pytest.raises(TypeError):
@@ -201,10 +201,10 @@ def test_partitioner_functions_give_the_original_partitions() -> None:
     ],
 )
 def test_topic_partition_has_the_original_attributes(arguments: dict[str, Any]) -> None:
-    ours, theirs = TopicPartition(**arguments), confluent_kafka.TopicPartition(**arguments)
+    ours, original = TopicPartition(**arguments), confluent_kafka.TopicPartition(**arguments)
     for name in ("topic", "partition", "offset", "metadata", "leader_epoch", "error"):
-        assert getattr(ours, name) == getattr(theirs, name)
-    assert repr(ours) == str(ours) == str(theirs)
+        assert getattr(ours, name) == getattr(original, name)
+    assert repr(ours) == str(ours) == str(original)
 
 
 def test_topic_partitions_are_compared_by_topic_and_partition() -> None:
@@ -221,12 +221,12 @@ def test_topic_partitions_are_compared_by_topic_and_partition() -> None:
 
 
 def test_without_a_transactional_id_transactions_are_not_configured() -> None:
-    theirs = confluent_kafka.TopicPartition("t", 0, 1)
+    original = confluent_kafka.TopicPartition("t", 0, 1)
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{free_port()}"})
     for call in (
         producer.init_transactions,
         producer.begin_transaction,
-        partial(producer.send_offsets_to_transaction, [theirs], "g"),
+        partial(producer.send_offsets_to_transaction, [original], "g"),
         producer.commit_transaction,
         producer.abort_transaction,
     ):

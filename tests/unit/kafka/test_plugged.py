@@ -28,8 +28,8 @@ from tests.support.scripted_producer import cluster_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
-    import kafka.partitioner as theirs
-    import kafka.serializer as their_serializers
+    import kafka.partitioner as upstream
+    import kafka.serializer as upstream_serializers
 
 
 PARTITIONS = Partitions.of([PartitionInfo(0, 1), PartitionInfo(1), PartitionInfo(2, 1)])
@@ -102,8 +102,8 @@ def test_partitioners_are_called_with_the_signature_of_their_version(
 
 
 def test_partitioners_of_kafka_python_are_recognised_as_built_in() -> None:
-    for built_in in (theirs.DefaultPartitioner(), theirs.StickyPartitioner(), DefaultPartitioner()):
-        assert is_built_in(built_in)
+    for each in (upstream.DefaultPartitioner(), upstream.StickyPartitioner(), DefaultPartitioner()):
+        assert is_built_in(each)
     assert not is_built_in(Version3Partitioner())
     with pytest.raises(TypeError, match="a partitioner is"):
         bound(3)
@@ -112,12 +112,12 @@ def test_partitioners_of_kafka_python_are_recognised_as_built_in() -> None:
 
 
 def test_keys_are_partitioned_as_by_kafka_python() -> None:
-    ours, original = DefaultPartitioner(), theirs.DefaultPartitioner()
+    ours, original = DefaultPartitioner(), upstream.DefaultPartitioner()
     for number in range(50):
         key = random.Random(number).randbytes(number)
-        assert murmur2(key) == theirs.murmur2(key)
-        found = ours.partition("t", None, key, None, None, CLUSTER)
-        assert found == original.partition("t", None, key, None, None, CLUSTER)
+        assert murmur2(key) == upstream.murmur2(key)
+        partition = ours.partition("t", None, key, None, None, CLUSTER)
+        assert partition == original.partition("t", None, key, None, None, CLUSTER)
 
 
 class FakeCluster:
@@ -160,20 +160,20 @@ def test_a_sticky_partitioner_forgets_deleted_topics() -> None:
         for name in names:
             only = Cluster(ClusterSnapshot(topics={name: TopicInfo(name, None, PARTITIONS)}))
             assert sticky.partition(name, None, None, None, b"v", only) in (0, 2)
-        taken = tracemalloc.take_snapshot()
+        snapshot = tracemalloc.take_snapshot()
     finally:
         tracemalloc.stop()
     # Only its own allocations: other threads allocate as well.
-    own = taken.filter_traces([tracemalloc.Filter(True, partitioner.__file__)])
+    own = snapshot.filter_traces([tracemalloc.Filter(True, partitioner.__file__)])
     kept = sum(trace.size for trace in own.traces)
     assert kept < 50_000  # a dict with all of them alone takes 295 kB
 
 
 def test_serializers_and_partitioners_are_instances_of_the_original_classes() -> None:
     # The check by the consumer of kafka-python.
-    assert isinstance(DefaultSerializer(), their_serializers.Deserializer)
-    assert isinstance(JsonSerializer(), their_serializers.Serializer)
-    assert isinstance(StickyPartitioner(), theirs.Partitioner)
+    assert isinstance(DefaultSerializer(), upstream_serializers.Deserializer)
+    assert isinstance(JsonSerializer(), upstream_serializers.Serializer)
+    assert isinstance(StickyPartitioner(), upstream.Partitioner)
 
 
 def test_a_sticky_partitioner_uses_all_partitions_if_none_has_a_leader() -> None:
@@ -190,7 +190,7 @@ MANY_PARTITIONS = 6
 LATER = 60_000
 
 
-class FixedChoice(theirs.Partitioner):  # type: ignore[misc]  # as above
+class FixedChoice(upstream.Partitioner):  # type: ignore[misc]
     def __init__(self, *chosen: int) -> None:
         self.chosen = list(chosen)
         self.calls: list[Any] = []

@@ -31,9 +31,9 @@ class Batch:
 
 @pytest.fixture
 def metrics() -> ProducerMetrics:
-    made = ProducerMetrics(2, WINDOW)
-    made.mark(0)
-    return made
+    metrics = ProducerMetrics(2, WINDOW)
+    metrics.mark(0)
+    return metrics
 
 
 def producer(metrics: ProducerMetrics, now: float) -> dict[str, float]:

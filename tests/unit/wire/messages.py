@@ -26,7 +26,7 @@ NUMBER, CLIENT = 7, "me"
 
 
 class Exchange(NamedTuple):
-    """Fields of both messages as kio names them; ``decode`` turns ``answer`` into ``expected``.
+    """Fields of both messages as kio names them; ``expected`` is the decoded ``answer``.
 
     ``request`` is None where ``property/test_wire.py`` draws the requests.
     """

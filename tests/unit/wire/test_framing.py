@@ -158,7 +158,7 @@ def test_invalid_fields_are_a_protocol_error(read: Callable[[bytes], object], da
 
 
 @pytest.mark.parametrize(
-    ("api", "theirs", "cap", "picked"),
+    ("api", "offered", "cap", "picked"),
     [
         (ApiKey.PRODUCE, (3, 13), None, 13),
         (ApiKey.PRODUCE, (0, 99), None, 13),
@@ -174,16 +174,16 @@ def test_invalid_fields_are_a_protocol_error(read: Callable[[bytes], object], da
     ],
 )
 def test_the_newest_shared_version_is_picked(
-    api: ApiKey, theirs: tuple[int, int], cap: int | None, picked: int
+    api: ApiKey, offered: tuple[int, int], cap: int | None, picked: int
 ) -> None:
-    assert ApiVersions({api: theirs}).pick(api, cap) == picked
+    assert ApiVersions({api: offered}).pick(api, cap) == picked
 
 
 PRODUCE = ApiKey.PRODUCE
 
 
 @pytest.mark.parametrize(
-    ("theirs", "cap", "message"),
+    ("offered", "cap", "message"),
     [
         ({PRODUCE: (0, 2)}, None, r"PRODUCE.*0-2.*3-13"),
         ({PRODUCE: (14, 20)}, None, r"PRODUCE.*14-20.*3-13"),
@@ -196,10 +196,10 @@ PRODUCE = ApiKey.PRODUCE
     ],
 )
 def test_the_error_without_a_shared_version_names_both_ranges(
-    theirs: dict[int, tuple[int, int]], cap: int | None, message: str
+    offered: dict[int, tuple[int, int]], cap: int | None, message: str
 ) -> None:
     with pytest.raises(UnsupportedVersionError, match=message):
-        ApiVersions(theirs).pick(PRODUCE, cap)
+        ApiVersions(offered).pick(PRODUCE, cap)
 
 
 # Damaged responses raise ProtocolError or give some value, nothing else ---------------------------
