@@ -1,4 +1,4 @@
-"""What whole producers are tested before."""
+"""Fixtures for tests of whole producers."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from tests.support.scripted_producer import cluster_of
 
 @pytest.fixture
 def broker() -> ScriptedBroker:
-    """It leads both partitions of the topic "t"."""
+    """A broker that leads both partitions of the topic "t"."""
     return cluster_of(2).brokers[1]

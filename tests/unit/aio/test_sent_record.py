@@ -181,10 +181,10 @@ def test_callbacks_run_in_the_loop_in_their_contexts_even_if_one_fails(renews: b
         await soon(last)
         assert calls == [(record, "first", loop), (record, "second", loop), (other, "second", loop)]
         assert [type(error) for error in errors] == [LookupError]
-        late = loop.create_future()
-        record.add_done_callback(late.set_result)
-        assert not late.done()  # in a later iteration
-        assert await soon(late) is record
+        last_callback = loop.create_future()
+        record.add_done_callback(last_callback.set_result)
+        assert not last_callback.done()  # in a later iteration
+        assert await soon(last_callback) is record
 
     asyncio.run(main())
 

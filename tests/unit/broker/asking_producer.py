@@ -12,7 +12,7 @@ from kprod.broker.protocol.api_key import ApiKey
 from tests.support.raw_batch import raw_batch
 
 Ask = Callable[..., Any]
-"""Sends a request with an API, a version and fields to a broker; returns the response."""
+"""Sends a request with an API, a version and fields; returns the response."""
 
 TRANSACTIONAL = 0x10
 NONE = ErrorCode.none
@@ -169,12 +169,12 @@ def _check_refusals(second: AskingProducer) -> None:
     assert second.send(b"x", **alone) is ErrorCode.transaction_abortable
     assert second.send(b"x", **alone, version=10) is ErrorCode.invalid_txn_state
     assert second.send(b"x", **alone, name="y") is ErrorCode.invalid_producer_id_mapping
-    for wrong, code in (
+    for invalid, code in (
         (valid._replace(producer_id=valid.producer_id + 77), ErrorCode.invalid_producer_id_mapping),
         (valid._replace(name="y"), ErrorCode.invalid_producer_id_mapping),
         (valid._replace(name=""), ErrorCode.invalid_request),
     ):
-        second.identity = wrong
+        second.identity = invalid
         assert second.add(0) == [code]
     second.identity = valid
     # An existing and an unknown partition; Apache Kafka orders them by hash.

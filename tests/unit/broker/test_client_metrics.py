@@ -75,7 +75,7 @@ def test_pushes_faster_than_the_interval_are_throttled(rig: Rig) -> None:
 def test_a_push_with_an_old_subscription_id_is_refused(rig: Rig) -> None:
     rig.metrics.subscribe(ClientMetricsSubscription())
     assert rig.push() == 117
-    _, subscription = rig.metrics.ask(rig.own_id, rig.clock)  # at once
+    _, subscription = rig.metrics.ask(rig.own_id, rig.clock)  # without waiting
     assert rig.push(subscription_id=subscription.subscription_id) == 0
 
 

@@ -214,7 +214,7 @@ def check_values(logs: LogDirectories) -> list[int]:
     return [log.where.partition for log in partitions if log.offline]
 
 
-def lose(disk: Path) -> None:
+def remove_files(disk: Path) -> None:
     """Remove the files under the running broker, like a disk that is pulled out."""
     for directory in disk.iterdir():
         if directory.is_dir():
@@ -246,7 +246,7 @@ def test_partitions_are_spread_over_disks_and_found_after_a_restart(disks: list[
 def test_only_the_partitions_of_a_failed_disk_go_offline(disks: list[Path]) -> None:
     logs, partitions = with_a_topic(disks)
     failed = [log for log in partitions if log.directory.parent == disks[1]]
-    lose(disks[1])
+    remove_files(disks[1])
     refuse_appends(failed[0])
     assert list(logs.offline) == [disks[1]]
     assert [log for log in partitions if log.offline] == failed
@@ -268,7 +268,7 @@ def test_only_the_partitions_of_a_failed_disk_go_offline(disks: list[Path]) -> N
 
 def test_deleting_records_detects_a_failed_disk(disks: list[Path]) -> None:
     logs, partitions = with_a_topic(disks)
-    lose(disks[1])
+    remove_files(disks[1])
     with pytest.raises(BrokerError, match=STORAGE_ERROR):
         next(log for log in partitions if log.directory.parent == disks[1]).delete_records(-1)
     assert list(logs.offline) == [disks[1]]
@@ -296,15 +296,15 @@ def test_too_many_open_files_do_not_take_a_disk_offline(disks: list[Path]) -> No
 def test_a_directory_that_cannot_be_opened_is_offline(disks: list[Path]) -> None:
     logs, _ = with_a_topic(disks)
     logs.close()
-    aside = disks[1].with_name("aside")
-    disks[1].rename(aside)
+    moved = disks[1].with_name("moved")
+    disks[1].rename(moved)
     disks[1].write_text("not a directory")
     again = open_all(disks)
     assert list(again.offline) == [disks[1]]
     assert len(check_values(again)) == 2
     again.close()
     disks[1].unlink()
-    aside.rename(disks[1])
+    moved.rename(disks[1])
     assert check_values(open_all(disks)) == []
 
 
@@ -330,7 +330,7 @@ def test_directories_of_two_clusters_are_refused(disks: list[Path]) -> None:
 def test_topics_cannot_be_created_without_a_disk(disks: list[Path]) -> None:
     logs, partitions = with_a_topic(disks)
     for disk in disks:
-        lose(disk)
+        remove_files(disk)
         refuse_appends(next(log for log in partitions if log.directory.parent == disk))
     with pytest.raises(BrokerError, match=f"{STORAGE_ERROR}.*every data directory is offline"):
         Topics(logs).create("u", 1)

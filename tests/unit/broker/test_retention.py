@@ -52,14 +52,14 @@ def filled(path: Path, config: LogConfig = CONFIG, count: int = 40) -> Partition
 def test_old_segments_are_removed_and_their_files_deleted_later(tmp_path: Path) -> None:
     log = filled(tmp_path, replace(CONFIG, retention_ms=HOUR // 4))
     before = len(log.segments)
-    gone = log.delete_old_segments(NOW)
-    assert 0 < gone < before
-    assert len(log.segments) == before - gone
+    deleted = log.delete_old_segments(NOW)
+    assert 0 < deleted < before
+    assert len(log.segments) == before - deleted
     assert log.start_offset == bases(log)[0]
     oldest_kept = log.segments[0].largest_timestamp.timestamp
     assert NOW - oldest_kept <= HOUR // 4
     log.purge(NOW)
-    assert len(list(tmp_path.glob("*.log.deleted"))) == gone
+    assert len(list(tmp_path.glob("*.log.deleted"))) == deleted
     log.purge(NOW + 1_000)
     assert not list(tmp_path.glob("*.deleted"))
 

@@ -95,8 +95,8 @@ def test_transactions_are_described_and_listed(tmp_path: Path) -> None:
         assert listed(duration_filter=3_600_000, state_filters=["Ongoing"]) == []
         answer = ask(node, ApiKey.LIST_TRANSACTIONS, 1, state_filters=["Odd"], duration_filter=-1)
         assert answer.unknown_state_filters == ("Odd",)
-        wrong = ask(node, ApiKey.LIST_TRANSACTIONS, 2, transactional_id_pattern="(")
-        assert wrong.error_code is ErrorCode.invalid_regular_expression
+        invalid = ask(node, ApiKey.LIST_TRANSACTIONS, 2, transactional_id_pattern="(")
+        assert invalid.error_code is ErrorCode.invalid_regular_expression
         topics = [{"name": "t", "partition_indexes": [0, 1]}]
         (topic,) = ask(node, ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics).topics
         begun = [part.active_producers[0].current_txn_start_offset for part in topic.partitions]

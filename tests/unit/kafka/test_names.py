@@ -26,7 +26,7 @@ from kprod.types import Persisted
 from kprod_ext.futures import FutureRecordMetadata
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
+    warnings.simplefilter("ignore", DeprecationWarning)  # of kafka-python, on import
     import kafka
     from kafka import errors as original_errors
     from kafka.partitioner import DefaultPartitioner, Partitioner
@@ -118,7 +118,7 @@ print(errors.KafkaError.__bases__)
 
 @pytest.mark.parametrize("fake", ["None", "types.ModuleType('kafka')"])
 def test_errors_do_not_need_kafka_python(fake: str) -> None:
-    """Nor does an unrelated module named ``kafka`` matter."""
+    """Also if ``kafka`` is an unrelated module of the application."""
     ran = subprocess.run(
         [sys.executable, "-c", ALONE.format(fake=fake)], capture_output=True, text=True, check=True
     )

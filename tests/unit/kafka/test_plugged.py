@@ -27,7 +27,7 @@ from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_producer import cluster_of
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
+    warnings.simplefilter("ignore", DeprecationWarning)  # of kafka-python, on import
     import kafka.partitioner as upstream
     import kafka.serializer as upstream_serializers
 
@@ -237,8 +237,8 @@ class Broken(FixedChoice):
 
 
 def test_an_invalid_choice_for_a_new_batch_is_refused(cluster: ScriptedCluster) -> None:
-    for wrong in (MANY_PARTITIONS, -1, "2"):
-        with producer_for(cluster, FixedChoice(2, wrong)) as producer:  # type: ignore[arg-type]
+    for invalid in (MANY_PARTITIONS, -1, "2"):
+        with producer_for(cluster, FixedChoice(2, invalid)) as producer:  # type: ignore[arg-type]
             with pytest.raises(PartitionError, match="has chosen"):
                 producer.send("t", b"v")
             assert producer.send("t", b"v", partition=0).get(20).partition == 0

@@ -177,8 +177,8 @@ def test_an_unreachable_proxy_is_reported(env: pytest.MonkeyPatch) -> None:
 def test_a_proxy_that_never_answers_times_out(env: pytest.MonkeyPatch, answer: bytes) -> None:
     """Endless headers do not extend the timeout."""
     trickle = [answer, *[b"x" if answer else b""] * 1000]
-    late = pytest.raises(NoAnswer, match=r"^by the proxy .*: no answer within 0\.5 s$")
-    with answering(lambda _: trickle, 0.02) as server, late:
+    timed_out = pytest.raises(NoAnswer, match=r"^by the proxy .*: no answer within 0\.5 s$")
+    with answering(lambda _: trickle, 0.02) as server, timed_out:
         env.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.port}")
         get(f"https://{HOST}/", timeout=0.5)
 

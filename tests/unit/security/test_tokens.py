@@ -63,8 +63,8 @@ def test_the_timeout_covers_the_whole_answer(pieces: list[bytes]) -> None:
     """The whole answer takes 9 s and holds a valid token."""
     before = threading.active_count()
     sent: list[bytes] = []
-    late = pytest.raises(SaslAuthenticationError, match=r"no answer within 0\.3 s")
-    with issuer(pieces, PAUSE, sent) as provider, late:
+    timed_out = pytest.raises(SaslAuthenticationError, match=r"no answer within 0\.3 s")
+    with issuer(pieces, PAUSE, sent) as provider, timed_out:
         provider.token()
     assert len(sent) < len(pieces)
     assert threading.active_count() == before
