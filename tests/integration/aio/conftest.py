@@ -1,4 +1,4 @@
-"""Producers as a program for aiokafka makes them."""
+"""Factories of AIOKafkaProducer."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def make(broker: EmbeddedBroker) -> Make:
 
 @pytest.fixture
 def shared(servers: str) -> Make:
-    """Producers of the broker that the tests of a module share."""
+    """Producers for the broker shared by the tests of a module."""
     return partial(AIOKafkaProducer, bootstrap_servers=servers)

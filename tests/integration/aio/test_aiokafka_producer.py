@@ -1,4 +1,4 @@
-"""A program written for aiokafka, with one line changed: what it does, and what it catches."""
+"""AIOKafkaProducer as a drop-in replacement: behaviour and exceptions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BROKER = {"topics": {"t": 2}}
 LONG = 30.0
 
 
-async def test_records_are_sent_and_told_of_as_there(shared: Make) -> None:
+async def test_records_are_sent_and_closed_producers_refuse_as_in_aiokafka(shared: Make) -> None:
     producer = shared()
     await producer.start()
     future = await producer.send("t", b"v", key=b"k", partition=1, timestamp_ms=5)
@@ -59,41 +59,39 @@ async def test_records_are_sent_and_told_of_as_there(shared: Make) -> None:
         await producer.start()
 
 
-async def test_a_stored_record_is_told_of_in_aiokafkas_fields(
-    broker: EmbeddedBroker, make: Make
-) -> None:
+async def test_record_metadata_has_aiokafkas_fields(broker: EmbeddedBroker, make: Make) -> None:
     broker.create_topic("created", 1)
     broker.create_topic("appended", 1, {"message.timestamp.type": "LogAppendTime"})
     async with make() as producer:
-        told = await producer.send_and_wait("created", b"v", timestamp_ms=5)
-        assert told is not None
-        assert told._fields == structs.RecordMetadata._fields
-        assert (told.timestamp, told.timestamp_type) == (5, 0)
-        assert told.topic_partition == structs.TopicPartition("created", 0)
+        metadata = await producer.send_and_wait("created", b"v", timestamp_ms=5)
+        assert metadata is not None
+        assert metadata._fields == structs.RecordMetadata._fields
+        assert (metadata.timestamp, metadata.timestamp_type) == (5, 0)
+        assert metadata.topic_partition == structs.TopicPartition("created", 0)
         later = await (await producer.send("appended", b"v", timestamp_ms=5))
         assert later is not None
         assert later.timestamp > 5
         assert later.timestamp_type == 1
 
 
-async def test_nobody_to_tell_the_offset_means_no_result(shared: Make) -> None:
+async def test_acks_0_has_no_record_metadata(shared: Make) -> None:
     async with shared(acks=0) as producer:
         assert await producer.send_and_wait("t", b"v") is None
         assert await (await producer.send("t", b"v")) is None
 
 
-async def test_aiokafkas_own_default_of_acks_is_no_value(shared: Make) -> None:
-    """FastStream passes it on."""
+async def test_the_placeholder_default_of_acks_in_aiokafka_is_accepted(shared: Make) -> None:
+    """FastStream passes it explicitly."""
     default = inspect.signature(aiokafka.AIOKafkaProducer).parameters["acks"].default
 
     async with shared(acks=default) as producer:
         assert await producer.send_and_wait("t", b"v") is not None
 
 
-async def test_code_of_the_application_is_used(shared: Make) -> None:
+async def test_serializers_and_partitioner_of_the_application_are_used(shared: Make) -> None:
     class Last(Partitioner):
-        def partition(self, *given: Any) -> int:
-            return int(max(given[5].partitions_for_topic(given[0])))
+        def partition(self, *args: Any) -> int:
+            return int(max(args[5].partitions_for_topic(args[0])))
 
     async with shared(
         key_serializer=str.encode,
@@ -105,7 +103,7 @@ async def test_code_of_the_application_is_used(shared: Make) -> None:
         assert stored.partition == 1
 
 
-async def test_errors_are_caught_under_their_names(shared: Make) -> None:
+async def test_errors_are_caught_as_aiokafkas_classes(shared: Make) -> None:
     async with shared() as producer:
         with pytest.raises(theirs.MessageSizeTooLargeError):
             await producer.send("t", bytes(3_000_000))
@@ -117,10 +115,10 @@ async def test_errors_are_caught_under_their_names(shared: Make) -> None:
             await producer.begin_transaction()
 
 
-@pytest.mark.parametrize("names", ["127.0.0.1", "127.0.0.1 127.0.0.1", "nobody.invalid 127.0.0.1"])
+@pytest.mark.parametrize("names", ["127.0.0.1", "127.0.0.1 127.0.0.1", "unknown.invalid 127.0.0.1"])
 @pytest.mark.parametrize("kind", [AIOKafkaProducer, aiokafka.AIOKafkaProducer])
 async def test_start_fails_once_no_address_can_be_reached(names: str, kind: Any) -> None:
-    """As there, where a program may count on it to try again: no time limit is waited for."""
+    """As in aiokafka: immediately, without waiting for a time limit."""
     servers = [f"{name}:{free_port()}" for name in names.split()]
     producer = kind(bootstrap_servers=servers, request_timeout_ms=600_000)
     for _ in range(2):
@@ -130,10 +128,10 @@ async def test_start_fails_once_no_address_can_be_reached(names: str, kind: Any)
 
 
 @pytest.mark.parametrize("options", [{}, {"transactional_id": "x"}])
-async def test_start_is_repeated_until_a_broker_is_there(
+async def test_start_can_be_repeated_until_a_broker_is_available(
     broker: EmbeddedBroker, make: Make, options: dict[str, Any]
 ) -> None:
-    """As programs do that wait for Kafka."""
+    """Programs that wait for Kafka do this."""
     producer = make(request_timeout_ms=300, **options)
     broker.stop()
     for _ in range(2):
@@ -144,17 +142,17 @@ async def test_start_is_repeated_until_a_broker_is_there(
         with suppress(theirs.KafkaConnectionError):
             await producer.start()
             break
-    await producer.start()  # once more does no harm
+    await producer.start()  # idempotent
     async with producer.transaction() if options else nullcontext():
         assert await producer.send_and_wait("t", b"v")
     await producer.stop()
 
 
-async def test_a_start_that_was_cancelled_is_repeated(broker: EmbeddedBroker, make: Make) -> None:
-    asked = broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, delay=0.2))
+async def test_a_cancelled_start_can_be_repeated(broker: EmbeddedBroker, make: Make) -> None:
+    fault = broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, delay=0.2))
     producer = make(transactional_id="x")
     started = asyncio.ensure_future(producer.start())
-    while not asked.hits:
+    while not fault.hits:
         await asyncio.sleep(0.001)
     started.cancel()
     await asyncio.wait([started])
@@ -164,7 +162,7 @@ async def test_a_start_that_was_cancelled_is_repeated(broker: EmbeddedBroker, ma
     await producer.stop()
 
 
-async def test_a_block_that_cannot_start_leaves_nothing_open() -> None:
+async def test_a_failed_start_of_the_context_manager_closes_the_producer() -> None:
     producer = AIOKafkaProducer(
         bootstrap_servers=f"127.0.0.1:{free_port()}", request_timeout_ms=100
     )
@@ -175,7 +173,7 @@ async def test_a_block_that_cannot_start_leaves_nothing_open() -> None:
         await producer.start()
 
 
-async def test_a_topic_that_is_not_there_is_looked_for_as_long_as_a_request_may_take() -> None:
+async def test_a_missing_topic_is_looked_up_for_request_timeout_ms() -> None:
     with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
         async with AIOKafkaProducer(
             bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=200
@@ -190,10 +188,10 @@ async def test_a_topic_that_is_not_there_is_looked_for_as_long_as_a_request_may_
 
 
 @pytest.mark.parametrize("kind", [AIOKafkaProducer, aiokafka.AIOKafkaProducer])
-async def test_an_exception_of_a_block_comes_out_where_nothing_can_be_aborted(
+async def test_an_exception_in_a_transaction_propagates_if_the_transaction_cannot_be_aborted(
     broker: EmbeddedBroker, kind: Any
 ) -> None:
-    async def leaves() -> None:
+    async def fail() -> None:
         async with producer.transaction():
             with pytest.raises(theirs.TransactionalIdAuthorizationFailed):
                 await producer.send_and_wait("t", b"v")
@@ -202,10 +200,10 @@ async def test_an_exception_of_a_block_comes_out_where_nothing_can_be_aborted(
     async with kind(bootstrap_servers=broker.bootstrap_servers, transactional_id="x") as producer:
         broker.faults.add(Fault(api=ApiKey.PRODUCE, error=53))
         with pytest.raises(ZeroDivisionError):
-            await leaves()
+            await fail()
 
 
-async def test_a_block_whose_commit_is_refused_lets_the_next_one_commit(
+async def test_a_transaction_commits_after_one_whose_commit_was_refused(
     broker: EmbeddedBroker, make: Make
 ) -> None:
     async with make(transactional_id="x") as producer:
@@ -234,7 +232,7 @@ async def test_transactional_calls_at_the_wrong_time_are_illegal_operations(shar
 
 
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
-async def test_no_record_is_taken_while_a_transaction_ends(shared: Make, end: str) -> None:
+async def test_send_is_refused_while_a_transaction_ends(shared: Make, end: str) -> None:
     async with shared(transactional_id="x") as producer:
         await producer.begin_transaction()
         await producer.send("t", b"v")
@@ -247,7 +245,7 @@ async def test_no_record_is_taken_while_a_transaction_ends(shared: Make, end: st
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"acks": 122}, "Invalid ACKS parameter"),
         ({"compression_type": "x"}, "Invalid compression type"),
@@ -259,8 +257,8 @@ async def test_no_record_is_taken_while_a_transaction_ends(shared: Make, end: st
         ({"request_timeout_ms": "x"}, "request_timeout_ms"),
     ],
 )
-async def test_options_that_are_wrong_are_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+async def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         AIOKafkaProducer(**options)
 
 
@@ -279,7 +277,7 @@ async def test_options_that_are_wrong_are_refused(options: dict[str, Any], said:
         ({"profile": "latency"}, "acks", 1),
     ],
 )
-async def test_options_are_read_in_any_spelling_and_a_profile_replaces_defaults(
+async def test_options_may_be_spelled_with_dots_and_a_profile_replaces_defaults(
     options: dict[str, Any], name: str, value: object
 ) -> None:
     producer = AIOKafkaProducer(**options)
@@ -303,12 +301,12 @@ LOGIN: dict[str, Any] = {
 @pytest.mark.parametrize(
     "options", [LOGIN, {"connections_max_idle_ms": None}, {"max_batch_size": 64 << 20}]
 )
-async def test_what_aiokafka_documents_is_taken(options: dict[str, Any]) -> None:
+async def test_options_that_aiokafka_documents_are_accepted(options: dict[str, Any]) -> None:
     await AIOKafkaProducer(**options).stop()
     await aiokafka.AIOKafkaProducer(**options).stop()
 
 
-async def test_login_without_a_mechanism_is_plain() -> None:
+async def test_the_default_sasl_mechanism_is_plain() -> None:
     login = Authentication({"alice": "secret"}, ("PLAIN",))
     listener = make_listener("SASL", authentication=login)
     with EmbeddedBroker(listeners=[listener], topics={"t": 1}) as broker:
@@ -318,7 +316,7 @@ async def test_login_without_a_mechanism_is_plain() -> None:
             assert await producer.send_and_wait("t", b"v")
 
 
-async def test_serializers_that_kprod_knows_by_name_are_used(shared: Make) -> None:
+async def test_serializers_can_be_given_by_name(shared: Make) -> None:
     async with shared(key_serializer="str", value_serializer="json") as producer:
         stored = await producer.send_and_wait("t", {"a": 1}, key="k")
         assert stored is not None
@@ -331,7 +329,7 @@ async def test_serializers_that_kprod_knows_by_name_are_used(shared: Make) -> No
         shared(value_serializer="xml")
 
 
-async def test_partitioners_that_kprod_knows_by_name_are_used(shared: Make) -> None:
+async def test_partitioners_can_be_given_by_name(shared: Make) -> None:
     async with shared(partitioner="crc32") as producer:
         for key in (b"a", b"b", b"c", b"d"):
             for _ in range(2):
@@ -342,7 +340,7 @@ async def test_partitioners_that_kprod_knows_by_name_are_used(shared: Make) -> N
         shared(partitioner="crc")
 
 
-async def test_records_that_fail_fail_their_futures(broker: EmbeddedBroker, make: Make) -> None:
+async def test_the_future_of_a_failed_record_raises(broker: EmbeddedBroker, make: Make) -> None:
     producer = make(linger_ms=100, request_timeout_ms=1000, delivery_timeout_ms=1200)
     await producer.partitions_for("t")
     future, cancelled = await producer.send("t", b"v"), await producer.send("t", b"v")
@@ -353,7 +351,7 @@ async def test_records_that_fail_fail_their_futures(broker: EmbeddedBroker, make
     await producer.stop()
 
 
-async def test_one_that_is_not_stopped_says_so(shared: Make) -> None:
+async def test_a_producer_that_is_not_stopped_warns(shared: Make) -> None:
     kept = [shared()]
     with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaProducer"):
         kept.clear()
@@ -379,7 +377,7 @@ MINE = {"transactional_id": "mine"}
         ),
     ],
 )
-async def test_who_may_not_write_hears_of_it_at_each_start(
+async def test_every_start_raises_while_authorization_is_missing(
     broker: EmbeddedBroker,
     make: Make,
     api: ApiKey,
@@ -398,7 +396,7 @@ async def test_who_may_not_write_hears_of_it_at_each_start(
 
 
 @pytest.mark.parametrize("api", [ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT])
-async def test_a_denied_group_is_named_until_the_transaction_is_aborted(
+async def test_a_denied_group_fails_the_transaction_until_it_is_aborted(
     broker: EmbeddedBroker, make: Make, api: ApiKey
 ) -> None:
     broker.set_transaction_version(1)
@@ -423,14 +421,14 @@ async def test_a_denied_group_is_named_until_the_transaction_is_aborted(
         ({"drop": True}, theirs.KafkaTimeoutError, r"delivery_timeout_ms \(1000 ms\)"),
     ],
 )
-async def test_a_record_that_expires_tells_what_brokers_told(
+async def test_the_error_of_an_expired_record_is_the_last_error_of_the_broker(
     broker: EmbeddedBroker,
     make: Make,
     answer: dict[str, Any],
     error: type[theirs.KafkaError],
     words: str,
 ) -> None:
-    """Within twice ``request_timeout_ms``, as its documentation says, not within two minutes."""
+    """It expires within twice ``request_timeout_ms``, as documented, not within two minutes."""
     broker.faults.add(Fault(api=ApiKey.PRODUCE, times=None, **answer))
     async with make(request_timeout_ms=500) as producer:
         refused = await producer.send("t", b"v")
@@ -441,7 +439,9 @@ async def test_a_record_that_expires_tells_what_brokers_told(
 
 
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
-async def test_a_cancelled_end_goes_on(make: Make, end: str) -> None:
+async def test_a_cancelled_commit_or_abort_completes_in_the_background(
+    make: Make, end: str
+) -> None:
     async with make(**MINE) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"v")
@@ -457,7 +457,7 @@ async def test_a_cancelled_end_goes_on(make: Make, end: str) -> None:
 
 
 async def cancelled(call: Any) -> None:
-    """Cancel a call after the first turn of its task."""
+    """Cancel a call after the first step of its task."""
     task = asyncio.ensure_future(call)
     await asyncio.sleep(0)
     task.cancel()
@@ -472,27 +472,27 @@ NAMES = sorted(
 )
 
 
-def test_every_name_of_aiokafkas_errors_is_one_of_ours() -> None:
+def test_every_error_class_of_aiokafka_has_a_subclass_in_kprod() -> None:
     for name in NAMES:
         ours: type[Exception] = getattr(errors, name)
         assert issubclass(ours, getattr(theirs, name))
         assert issubclass(ours, KprodError)
-        for other in NAMES:  # some have two
+        for other in NAMES:  # some have an alias
             same = getattr(theirs, name) is getattr(theirs, other)
             assert same == (ours is getattr(errors, other))
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code not in (0, FENCED)])
-def test_each_code_is_caught_as_aiokafkas_class_of_it(code: int) -> None:
-    """Codes that it has no class for are its UnknownError."""
-    told = errors.for_aiokafka(BrokerError(code))
+def test_each_error_code_is_caught_as_aiokafkas_class(code: int) -> None:
+    """Codes without a class are UnknownError."""
+    error = errors.for_aiokafka(BrokerError(code))
     known = theirs.for_code(code)
-    assert isinstance(told, known)
-    assert isinstance(told, theirs.UnknownError) == (known is theirs.UnknownError)
+    assert isinstance(error, known)
+    assert isinstance(error, theirs.UnknownError) == (known is theirs.UnknownError)
 
 
 def kinds() -> list[type[KprodError]]:
-    """All that kprod raises itself, not for one code of a broker."""
+    """Errors that kprod raises itself, not for an error code of a broker."""
     own = [kind for kind in vars(native).values() if isinstance(kind, type)]
     return [
         kind
@@ -504,16 +504,16 @@ def kinds() -> list[type[KprodError]]:
 
 
 @pytest.mark.parametrize("kind", kinds())
-def test_what_is_no_mistake_in_an_argument_is_one_of_aiokafkas_errors(
+def test_errors_other_than_invalid_arguments_are_kafka_errors(
     kind: type[KprodError],
 ) -> None:
-    told = errors.for_aiokafka(kind("text"))
-    assert isinstance(told, theirs.KafkaError)
-    assert isinstance(told, KprodError)
-    assert "text" in str(told)
+    error = errors.for_aiokafka(kind("text"))
+    assert isinstance(error, theirs.KafkaError)
+    assert isinstance(error, KprodError)
+    assert "text" in str(error)
 
 
-async def test_a_topic_of_no_possible_name_has_aiokafkas_error(make: Make) -> None:
+async def test_an_invalid_topic_name_raises_aiokafkas_error(make: Make) -> None:
     async with make() as producer:
         calls: list[Callable[[str], Awaitable[object]]] = [
             lambda topic: producer.send(topic, b"v"),

@@ -1,4 +1,4 @@
-"""Tokens that a coroutine of the application fetches in its own loop."""
+"""OAuth tokens from a coroutine of the application, run in its own loop."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.support.guarded_broker import unsigned_token
 
 
 class Provider(AbstractTokenProvider):  # type: ignore[misc]
-    """As aiokafka's documentation writes one."""
+    """As in aiokafka's documentation."""
 
     def __init__(self) -> None:
-        self.asked_in: list[asyncio.AbstractEventLoop] = []
+        self.loops: list[asyncio.AbstractEventLoop] = []
 
     async def token(self) -> str:
         await asyncio.sleep(0)
-        self.asked_in.append(asyncio.get_running_loop())
+        self.loops.append(asyncio.get_running_loop())
         return unsigned_token()
 
     def extensions(self) -> dict[str, str]:
@@ -48,17 +48,19 @@ def options(broker: EmbeddedBroker, provider: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("face", [AIOKafkaProducer, Producer])
-async def test_a_coroutine_gives_tokens_in_the_applications_loop(
-    broker: EmbeddedBroker, face: Callable[..., Any]
+@pytest.mark.parametrize("producer_class", [AIOKafkaProducer, Producer])
+async def test_a_token_coroutine_runs_in_the_applications_loop(
+    broker: EmbeddedBroker, producer_class: Callable[..., Any]
 ) -> None:
     provider = Provider()
-    async with face(**options(broker, provider)) as producer:
+    async with producer_class(**options(broker, provider)) as producer:
         await asyncio.wait_for(producer.send_and_wait("t", b"v"), 30)
-    assert set(provider.asked_in) == {asyncio.get_running_loop()}
+    assert set(provider.loops) == {asyncio.get_running_loop()}
 
 
-def test_a_producer_made_outside_a_loop_asks_in_one_of_its_own(broker: EmbeddedBroker) -> None:
+def test_a_producer_created_outside_a_loop_fetches_tokens_in_its_own_loop(
+    broker: EmbeddedBroker,
+) -> None:
     provider = Provider()
     spelled = {name.replace("_", "."): value for name, value in options(broker, provider).items()}
     producer = Producer(**spelled)
@@ -68,10 +70,10 @@ def test_a_producer_made_outside_a_loop_asks_in_one_of_its_own(broker: EmbeddedB
             await asyncio.wait_for(producer.send_and_wait("t", b"v"), 30)
 
     asyncio.run(main())
-    assert provider.asked_in
+    assert provider.loops
 
 
-async def test_a_function_is_a_provider_too(broker: EmbeddedBroker) -> None:
+async def test_a_coroutine_function_is_accepted_as_token_provider(broker: EmbeddedBroker) -> None:
     async def token() -> str:
         return unsigned_token()
 
@@ -79,7 +81,7 @@ async def test_a_function_is_a_provider_too(broker: EmbeddedBroker) -> None:
         await asyncio.wait_for(producer.send_and_wait("t", b"v"), 30)
 
 
-async def test_a_provider_that_fails_fails_the_login_without_its_text(
+async def test_an_error_of_the_token_provider_fails_the_login_without_its_message(
     broker: EmbeddedBroker,
 ) -> None:
     class Broken(Provider):
@@ -93,8 +95,8 @@ async def test_a_provider_that_fails_fails_the_login_without_its_text(
     assert "canary" not in str(caught.value)
 
 
-async def test_a_time_limit_of_the_providers_own_is_not_taken_for_ours() -> None:
-    """As where aiohttp gives up on the issuer, long before a token is missed here."""
+async def test_a_timeout_error_of_the_provider_is_passed_on() -> None:
+    """For example when aiohttp times out first."""
 
     class Slow(Provider):
         async def token(self) -> str:
@@ -105,7 +107,7 @@ async def test_a_time_limit_of_the_providers_own_is_not_taken_for_ours() -> None
         await asyncio.to_thread(tokens.token)
 
 
-def test_a_closed_loop_gives_no_tokens() -> None:
+def test_fetching_a_token_in_a_closed_loop_raises() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
     with pytest.raises(SaslAuthenticationError, match="closed"):

@@ -1,4 +1,4 @@
-"""What many tasks wait for: memory and topics, how often they look, and how their waits end."""
+"""Many tasks that wait for memory or topics: wake-ups, order and the end of waits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VALUE = bytes(1_000)
 
 
 class Counting(KafkaProducer):
-    """Counts how often a record was tried to be queued."""
+    """Counts attempts to queue a record."""
 
     attempts = 0
 
@@ -51,17 +51,19 @@ def queueing(broker: EmbeddedBroker, longest: float) -> Queueing:
     return Queueing(native, longest, partial(OutcomeNotifier, renews=True))
 
 
-async def test_tasks_do_not_all_look_whenever_a_batch_ends(broker: EmbeddedBroker) -> None:
+async def test_a_completed_batch_wakes_only_some_of_the_waiting_tasks(
+    broker: EmbeddedBroker,
+) -> None:
     queue = queueing(broker, 60.0)
     queued = await asyncio.gather(*(queue.put(Record("t", VALUE)) for _ in range(TASKS)))
     await queue.elsewhere(partial(queue.native.close, 60), "close")
     assert isinstance(queue.native, Counting)
     assert all(record.succeeded() for record in queued)
-    # One in vain, one that succeeds, and a few for each batch.
+    # One fails, one succeeds, and a few for each batch.
     assert queue.native.attempts < 3 * TASKS
 
 
-async def test_tasks_that_find_no_memory_are_told_at_their_deadline(broker: EmbeddedBroker) -> None:
+async def test_tasks_without_memory_fail_at_their_deadline(broker: EmbeddedBroker) -> None:
     broker.faults.add(Fault(api=ApiKey.PRODUCE, drop=True, times=None))
     queue = queueing(broker, 0.5)
     await queue.topic("t", 30)
@@ -72,7 +74,7 @@ async def test_tasks_that_find_no_memory_are_told_at_their_deadline(broker: Embe
     await queue.elsewhere(partial(queue.native.close, 0), "close")
 
 
-async def test_a_task_that_is_cancelled_makes_room_for_the_next() -> None:
+async def test_a_cancelled_waiter_wakes_the_next() -> None:
     waiters = MemoryWaiters(lambda: None)
     assert not waiters
     later = asyncio.get_running_loop().time() + 60
@@ -85,15 +87,15 @@ async def test_a_task_that_is_cancelled_makes_room_for_the_next() -> None:
     assert not waiters
 
 
-async def test_those_let_through_when_there_is_none_wait_on() -> None:
+async def test_waiters_keep_waiting_if_the_first_found_no_memory() -> None:
     waiters = MemoryWaiters(lambda: None)
     loop = asyncio.get_running_loop()
 
-    async def looks_in_vain() -> None:
+    async def finds_no_memory() -> None:
         await waiters.wait(loop.time() + 59)
         waiters.found_none()
 
-    first = asyncio.ensure_future(looks_in_vain())
+    first = asyncio.ensure_future(finds_no_memory())
     await asyncio.sleep(0)
     others = [asyncio.ensure_future(waiters.wait(loop.time() + 60)) for _ in range(3)]
     await first
@@ -101,7 +103,7 @@ async def test_those_let_through_when_there_is_none_wait_on() -> None:
     await asyncio.wait_for(asyncio.gather(*others), 60)
 
 
-def test_those_of_a_loop_that_has_ended_are_forgotten() -> None:
+def test_waiters_of_a_closed_loop_are_dropped() -> None:
     waiters = MemoryWaiters(lambda: None)
 
     async def left_behind() -> None:
@@ -118,8 +120,8 @@ def test_those_of_a_loop_that_has_ended_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize("kind", one_of(Producer, AIOKafkaProducer))
-async def test_tasks_are_served_in_the_order_of_asking(kind: Any) -> None:
-    """Those that the look-up of a topic wakes do not overtake those that wait for memory."""
+async def test_tasks_get_memory_in_the_order_of_their_calls(kind: Any) -> None:
+    """Tasks woken by a topic look-up do not overtake those waiting for memory."""
     for _ in range(5):
         with EmbeddedBroker(topics={"t": 1}) as broker:
             options = {"bootstrap_servers": broker.bootstrap_servers, "buffer_memory": 100_000}
@@ -138,15 +140,15 @@ async def test_tasks_are_served_in_the_order_of_asking(kind: Any) -> None:
     ),
     ids=["Producer", "AIOKafkaProducer", "own partitioner"],
 )
-async def test_no_task_overtakes_one_that_has_waited_for_the_topic(kind: Any) -> None:
-    """One topic after the other becomes known while tasks wait for a later turn of the loop."""
+async def test_no_task_overtakes_one_that_waits_for_the_topic(kind: Any) -> None:
+    """Topics become known one by one while tasks wait for a later iteration of the loop."""
     topics = [f"fresh-{number}" for number in range(4)]
     with EmbeddedBroker(topics=dict.fromkeys(topics, 1)) as broker:
         async with kind(bootstrap_servers=broker.bootstrap_servers) as producer:
             for topic in topics:
                 tasks: list[asyncio.Task[Any]] = []
-                for wave in [700, *[7] * 100]:
-                    numbers = range(len(tasks), len(tasks) + wave)
+                for count in [700, *[7] * 100]:
+                    numbers = range(len(tasks), len(tasks) + count)
                     tasks += [asyncio.create_task(producer.send(topic, b"%d" % n)) for n in numbers]
                     await asyncio.sleep(0)
                 await asyncio.gather(*await asyncio.gather(*tasks))
@@ -155,7 +157,7 @@ async def test_no_task_overtakes_one_that_has_waited_for_the_topic(kind: Any) ->
             assert values == sorted(values)
 
 
-async def test_a_task_that_gives_up_lets_the_next_one_go_on(broker: EmbeddedBroker) -> None:
+async def test_a_cancelled_send_does_not_block_the_next(broker: EmbeddedBroker) -> None:
     queue = queueing(broker, 60.0)
     puts = [asyncio.ensure_future(queue.put(Record("t", VALUE))) for _ in range(200)]
     await asyncio.sleep(0)
@@ -168,10 +170,10 @@ async def test_a_task_that_gives_up_lets_the_next_one_go_on(broker: EmbeddedBrok
     assert len(broker.records("t")) == 100
 
 
-def test_a_task_of_a_loop_that_has_ended_is_before_no_other(broker: EmbeddedBroker) -> None:
+def test_a_send_of_a_closed_loop_does_not_block_another_loop(broker: EmbeddedBroker) -> None:
     queue = queueing(broker, 60.0)
     ended = asyncio.new_event_loop()
-    ended.set_exception_handler(lambda *_: None)  # it would tell of the task that is left
+    ended.set_exception_handler(lambda *_: None)  # it would log the pending task
     left = ended.create_task(queue.put(Record("t", VALUE)))
     while not queue.lines.by_topic:
         ended.run_until_complete(asyncio.sleep(0))
@@ -199,13 +201,13 @@ def native() -> Iterator[KafkaProducer]:
         yield producer
 
 
-async def test_many_topics_are_found_at_once(native: KafkaProducer) -> None:
+async def test_many_topics_are_looked_up_concurrently(native: KafkaProducer) -> None:
     lookups = TopicLookups(native.metadata)
     found = await asyncio.gather(*(lookups.find(f"found-{n}", 1, LONG) for n in range(40)))
     assert [len(one) for one in found] == [2] * 40
 
 
-async def test_what_the_cluster_refuses_for_good_is_told_at_once(native: KafkaProducer) -> None:
+async def test_a_lookup_that_cannot_succeed_raises_immediately(native: KafkaProducer) -> None:
     lookups = TopicLookups(native.metadata)
     with pytest.raises(BrokerError, match="17"):
         await lookups.find("no name of a topic", None, LONG)
@@ -215,18 +217,18 @@ async def test_what_the_cluster_refuses_for_good_is_told_at_once(native: KafkaPr
 
 @pytest.mark.parametrize("call", ["partitions_for", "send"])
 @pytest.mark.parametrize("kind", [AIOKafkaProducer, Producer])
-async def test_a_topic_that_no_request_can_name_is_not_looked_up(
+async def test_a_topic_name_that_is_not_utf_8_is_not_looked_up(
     servers: str, kind: Any, call: str
 ) -> None:
-    own = {"partitioner": lambda key, every, available: 0}  # which looks the topic up first
+    own = {"partitioner": lambda key, every, available: 0}  # looks the topic up first
     async with kind(bootstrap_servers=servers, **own) as producer:
-        given = ("\ud800", b"v") if call == "send" else ("\ud800",)
+        args = ("\ud800", b"v") if call == "send" else ("\ud800",)
         with pytest.raises(InvalidTopicError):
-            await getattr(producer, call)(*given)
+            await getattr(producer, call)(*args)
         await producer.send_and_wait("t", b"v")
 
 
-async def test_a_producer_that_closes_ends_them() -> None:
+async def test_closing_the_producer_ends_lookups() -> None:
     with EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
         native = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
         lookups = TopicLookups(native.metadata)
@@ -239,7 +241,7 @@ async def test_a_producer_that_closes_ends_them() -> None:
             await lookups.find("missing", None, LONG)
 
 
-async def test_those_that_share_a_look_up_get_an_error_each(native: KafkaProducer) -> None:
+async def test_tasks_that_share_a_lookup_get_their_own_error_each(native: KafkaProducer) -> None:
     lookups = TopicLookups(native.metadata)
     tasks = [asyncio.ensure_future(lookups.find("missing", None, 0.1)) for _ in range(300)]
     await asyncio.sleep(0)
@@ -252,10 +254,10 @@ async def test_those_that_share_a_look_up_get_an_error_each(native: KafkaProduce
 
 
 @pytest.mark.parametrize(("first", "second"), [(0.05, LONG), (LONG, 0.05)])
-async def test_those_that_share_a_look_up_have_a_time_limit_each(
+async def test_tasks_that_share_a_lookup_have_their_own_time_limit_each(
     first: float, second: float
 ) -> None:
-    """The short one ends by its own, the long one goes on and finds the topic once it is there."""
+    """The short one expires; the long one finds the topic once it exists."""
     with (
         EmbeddedBroker(auto_create_topics=False) as broker,
         KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as native,
@@ -273,7 +275,7 @@ async def test_those_that_share_a_look_up_have_a_time_limit_each(
         assert len(await long) == 3
 
 
-def test_what_a_loop_left_behind_holds_up_no_other(native: KafkaProducer) -> None:
+def test_a_lookup_of_a_closed_loop_does_not_block_another_loop(native: KafkaProducer) -> None:
     lookups = TopicLookups(native.metadata)
 
     async def leave() -> None:

@@ -1,4 +1,4 @@
-"""The asyncio Producer: nothing it waits for holds the loop."""
+"""The asyncio Producer: its waits do not block the event loop."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ LONG = 30.0
 
 
 async def until_known(producer: Producer, topic: str) -> None:
-    """Wait for the topic, however short ``max_block_ms`` and however busy the machine."""
+    """Wait for the topic's metadata regardless of ``max_block_ms``."""
     while True:
         with suppress(KprodTimeoutError):
             await producer.partitions_for(topic)
             return
 
 
-async def turns_while(wait: Awaitable[Any]) -> tuple[Any, int]:
-    """What was raised or returned, and the turns that other tasks had meanwhile."""
-    had = 0
+async def iterations_while(wait: Awaitable[Any]) -> tuple[Any, int]:
+    """The result or exception, and the loop iterations meanwhile."""
+    iterations = 0
 
     async def count() -> None:
-        nonlocal had
+        nonlocal iterations
         while True:
-            had += 1
+            iterations += 1
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count())
     outcomes: Any = await asyncio.gather(wait, return_exceptions=True)
     counting.cancel()
-    return outcomes[0], had
+    return outcomes[0], iterations
 
 
-async def test_records_are_stored_and_told_of(servers: str) -> None:
+async def test_sent_records_are_stored_and_return_metadata(servers: str) -> None:
     async with Producer(bootstrap_servers=servers) as producer:
         future = await producer.send("t", b"v", key=b"k")
         stored = await future
@@ -70,13 +70,13 @@ async def test_records_are_stored_and_told_of(servers: str) -> None:
         await producer.send("t", b"v")
 
 
-async def test_many_are_sent_with_their_keys_in_order(servers: str) -> None:
+async def test_send_all_sends_values_with_their_keys_in_order(servers: str) -> None:
     async with Producer(bootstrap_servers=servers) as producer:
         keys = [b"%d" % (number % 7) for number in range(3000)]
         stored = await producer.send_all("t", (b"v" * n for n in range(3000)), iter(keys))
-        assert [told.serialized_value_size for told in stored] == list(range(3000))
+        assert [metadata.serialized_value_size for metadata in stored] == list(range(3000))
         for partition in (0, 1):
-            offsets = [told.offset for told in stored if told.partition == partition]
+            offsets = [metadata.offset for metadata in stored if metadata.partition == partition]
             assert offsets == sorted(offsets)
         with pytest.raises(ValueError, match="there are 1 keys, and more values"):
             await producer.send_all("t", [b"v", b"w"], [b"k"])
@@ -93,26 +93,26 @@ async def test_many_are_sent_with_their_keys_in_order(servers: str) -> None:
         lambda producer: producer.partitions_for("t"),
     ],
 )
-async def test_without_a_broker_other_tasks_go_on_until_it_is_given_up(
+async def test_waiting_for_a_broker_does_not_block_the_loop(
     nobody: str, call: Callable[[Producer], Awaitable[object]]
 ) -> None:
     producer = Producer(bootstrap_servers=nobody, max_block_ms=200)
-    outcome, had = await turns_while(call(producer))
+    outcome, iterations = await iterations_while(call(producer))
     assert isinstance(outcome, KprodTimeoutError)
-    assert had > 100
+    assert iterations > 100
     await producer.close()
 
 
-async def test_a_full_memory_is_waited_for_while_other_tasks_go_on(servers: str) -> None:
+async def test_waiting_for_memory_does_not_block_the_loop(servers: str) -> None:
     async with Producer(bootstrap_servers=servers, buffer_memory=60_000) as producer:
-        outcome, had = await turns_while(producer.send_all("t", [bytes(1000)] * 1000))
+        outcome, iterations = await iterations_while(producer.send_all("t", [bytes(1000)] * 1000))
         assert len(outcome) == 1000
-        assert had > 15
+        assert iterations > 15
 
 
 @pytest.mark.parametrize("many", [False, True])
-async def test_no_call_overtakes_tasks_that_wait_for_memory(many: bool) -> None:
-    """Not even where memory is free, and those tasks have had no turn yet."""
+async def test_no_send_overtakes_tasks_that_wait_for_memory(many: bool) -> None:
+    """Not even if memory is free and those tasks have not run yet."""
     with EmbeddedBroker(topics={"t": 1}) as broker:
         async with Producer(
             bootstrap_servers=broker.bootstrap_servers, buffer_memory=32_768, linger_ms=0
@@ -122,7 +122,7 @@ async def test_no_call_overtakes_tasks_that_wait_for_memory(many: bool) -> None:
             early = [b"%d" % number + bytes(12_000) for number in range(5)]
             tasks = [asyncio.create_task(producer.send("t", value)) for value in early]
             await asyncio.sleep(0.1)
-            time.sleep(1.0)  # the loop stands still, and all memory comes back
+            time.sleep(1.0)  # the loop is blocked, and all memory is released
             late = b"late" + bytes(12_000)
             await (producer.send_all("t", [late]) if many else producer.send("t", late))
             await asyncio.gather(*tasks)
@@ -130,30 +130,30 @@ async def test_no_call_overtakes_tasks_that_wait_for_memory(many: bool) -> None:
     assert stored == [b"firs", b"0", b"1", b"2", b"3", b"4", b"late"]
 
 
-class Ear:
-    """An interceptor that counts records, and notes the partitions of those that failed."""
+class RecordingInterceptor:
+    """An interceptor that counts records and keeps the partitions of failed ones."""
 
     def __init__(self) -> None:
         self.seen = 0
-        self.heard: list[int | None] = []
+        self.failed_partitions: list[int | None] = []
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         self.seen += 1
         return record
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
-        self.heard.append(record.partition)
+        self.failed_partitions.append(record.partition)
 
 
-async def test_an_interceptor_sees_the_partition_of_a_record_that_waited_in_vain() -> None:
-    ear = Ear()
+async def test_interceptors_get_the_partition_of_a_record_refused_for_lack_of_memory() -> None:
+    recorder = RecordingInterceptor()
     with EmbeddedBroker(topics={"t": 1}) as broker:
         producer = Producer(
             bootstrap_servers=broker.bootstrap_servers,
             buffer_memory=20_000,
             linger_ms=60_000,
             max_block_ms=100,
-            interceptors=[ear],
+            interceptors=[recorder],
         )
         await until_known(producer, "t")
 
@@ -163,24 +163,24 @@ async def test_an_interceptor_sees_the_partition_of_a_record_that_waited_in_vain
 
     with pytest.raises(BufferFullError):
         await fill()
-    assert ear.heard == [0]
+    assert recorder.failed_partitions == [0]
     with pytest.raises(BufferFullError):
         await producer.send_all("t", [bytes(1000)] * 30)
     await producer.close(0)
 
 
-async def test_interceptors_hear_of_a_record_once_however_often_it_is_tried(servers: str) -> None:
-    ear, heard = Ear(), list[BaseException]()
-    only_errors = SimpleNamespace(on_send_error=lambda record, error: heard.append(error))
+async def test_interceptors_are_called_once_per_record_despite_retries(servers: str) -> None:
+    recorder, errors = RecordingInterceptor(), list[BaseException]()
+    only_errors = SimpleNamespace(on_send_error=lambda record, error: errors.append(error))
     options: Any = {"bootstrap_servers": servers, "buffer_memory": 60_000}
-    for interceptor in (ear, only_errors):
+    for interceptor in (recorder, only_errors):
         async with Producer(**options, interceptors=[interceptor]) as producer:
             sending = (producer.send_and_wait("t", bytes(30_000)) for _ in range(10))
             await asyncio.gather(*sending)
-    assert (ear.seen, ear.heard, heard) == (10, [], [])
+    assert (recorder.seen, recorder.failed_partitions, errors) == (10, [], [])
 
 
-class Renaming(Ear):
+class Renaming(RecordingInterceptor):
     """An interceptor that sends records to another topic."""
 
     def __init__(self, topic: str) -> None:
@@ -204,21 +204,21 @@ async def test_an_interceptor_may_change_the_topic() -> None:
                 await asyncio.wait_for(producer.send("t", b"v"), LONG)
 
 
-async def test_interceptors_hear_of_a_failing_partitioner_once(servers: str) -> None:
+async def test_interceptors_are_called_once_for_a_failing_partitioner(servers: str) -> None:
     def fail(*_: object) -> int:
         raise ValueError("no partition")
 
-    ear = Ear()
+    recorder = RecordingInterceptor()
     async with Producer(
-        bootstrap_servers=servers, partitioner=fail, interceptors=[ear]
+        bootstrap_servers=servers, partitioner=fail, interceptors=[recorder]
     ) as producer:
         await until_known(producer, "t")
         with pytest.raises(PartitionError):
             await producer.send("t", b"v")
-    assert ear.heard == [None]
+    assert recorder.failed_partitions == [None]
 
 
-async def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing_behind(nobody: str) -> None:
+async def test_cancelled_and_expired_sends_leave_nothing_queued(nobody: str) -> None:
     producer = Producer(bootstrap_servers=nobody, max_block_ms=300)
     first = asyncio.create_task(producer.send("t", b"v"))
     second = asyncio.create_task(producer.send("t", b"v"))
@@ -232,14 +232,14 @@ async def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing_behind(nob
     assert (report.delivered, report.failed, report.pending) == (0, 0, 0)
 
 
-async def test_a_long_row_of_sends_lets_others_have_their_turn(servers: str) -> None:
+async def test_send_all_yields_to_other_tasks(servers: str) -> None:
     async with Producer(bootstrap_servers=servers) as producer:
         await producer.partitions_for("t")
-        _, had = await turns_while(producer.send_all("t", [b"v"] * 20_000))
-        assert had >= 20_000 // MOST
+        _, iterations = await iterations_while(producer.send_all("t", [b"v"] * 20_000))
+        assert iterations >= 20_000 // MOST
 
 
-async def test_an_exception_in_its_block_ends_it_soon(nobody: str) -> None:
+async def test_an_exception_in_the_context_manager_closes_the_producer_quickly(nobody: str) -> None:
     began = time.monotonic()
     with EmbeddedBroker(topics={"t": 1}) as broker:
         producer = Producer(bootstrap_servers=broker.bootstrap_servers, close_timeout_ms_at_exit=50)
@@ -254,10 +254,10 @@ async def test_an_exception_in_its_block_ends_it_soon(nobody: str) -> None:
         Producer(bootstrap_servers=nobody, max_block_ms="soon")
 
 
-async def test_a_transaction_whose_beginning_is_cancelled_has_not_begun(
+async def test_a_transaction_whose_begin_is_cancelled_has_not_begun(
     broker: EmbeddedBroker,
 ) -> None:
-    """The thread that waits for the coordinator goes on, and must not begin one all the same."""
+    """The thread that waits for the coordinator goes on but must not begin it."""
     servers = broker.bootstrap_servers
     async with Producer(bootstrap_servers=servers, transactional_id="x") as producer:
         slow = broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, delay=0.3))

@@ -1,4 +1,4 @@
-"""Records that a program written for aiokafka gathers itself."""
+"""Batches that an application builds itself: create_batch() and send_batch()."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def new_batch(limit: int = 1_000) -> RecordBatch:
     return RecordBatch(limit, RecordClock(lambda: 7))
 
 
-async def test_timestamps_never_go_back_between_a_batch_and_a_record(
+async def test_timestamps_never_decrease_between_a_batch_and_a_record(
     broker: EmbeddedBroker, make: Make
 ) -> None:
     async with make() as producer:
         for _ in range(500):
             batch = producer.create_batch()
-            batch.append(key=None, value=b"gathered", timestamp=None)
+            batch.append(key=None, value=b"batched", timestamp=None)
             await producer.send_batch(batch, "t", partition=0)
             await producer.send("t", b"sent", partition=0)
     stamps = [record.timestamp for record in broker.records("t")]
@@ -48,7 +48,7 @@ async def test_timestamps_never_go_back_between_a_batch_and_a_record(
     assert stamps == sorted(stamps)
 
 
-def test_a_record_takes_what_the_format_takes_at_most() -> None:
+def test_the_size_of_a_batch_is_the_upper_bound_of_its_records() -> None:
     batch = new_batch()
     empty = batch.size()
     headers = [("h", None), ("name", b"value")]
@@ -58,7 +58,7 @@ def test_a_record_takes_what_the_format_takes_at_most() -> None:
     assert batch.size() == batch_size_upper_bound(b"k" * 200, b"v", headers)
 
 
-def test_a_batch_that_refused_a_record_takes_no_other() -> None:
+def test_a_batch_that_refused_a_record_is_closed() -> None:
     batch = new_batch(200)
     assert batch.append(key=None, value=bytes(300), timestamp=None) is not None  # the first
     assert batch.append(key=None, value=b"", timestamp=None) is None
@@ -66,21 +66,21 @@ def test_a_batch_that_refused_a_record_takes_no_other() -> None:
     assert batch.record_count() == 1
 
 
-def test_a_buffer_of_the_application_is_its_own_again() -> None:
+def test_append_copies_buffers_of_the_application() -> None:
     batch, buffer = new_batch(), bytearray(b"one")
     for number in (b"one", b"two"):
         buffer[:] = number
         view: Any = memoryview(buffer)
         batch.append(key=view, value=buffer, timestamp=1, headers=[("h", view)])
         view.release()
-    buffer += b"may grow"  # nothing holds a view of it
+    buffer += b"may grow"  # fails while a view is held
     assert [(r.key, r.value, r.headers) for r in batch.records] == [
         (number, number, (("h", number),)) for number in (b"one", b"two")
     ]
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error"),
+    ("invalid", "error"),
     [
         ({"timestamp": -1}, ValueError),
         ({"timestamp": 2**70}, ValueError),
@@ -92,25 +92,25 @@ def test_a_buffer_of_the_application_is_its_own_again() -> None:
         ({"value": 5}, TypeError),
     ],
 )
-async def test_what_no_record_can_have_is_refused_before_one_is_queued(
-    broker: EmbeddedBroker, make: Make, wrong: Any, error: type[Exception]
+async def test_append_refuses_invalid_records(
+    broker: EmbeddedBroker, make: Make, invalid: Any, error: type[Exception]
 ) -> None:
     async with make(max_request_size=500) as producer:
         batch = producer.create_batch()
-        good: dict[str, Any] = {"key": None, "value": b"1", "timestamp": 1000}
-        batch.append(**good)
+        valid: dict[str, Any] = {"key": None, "value": b"1", "timestamp": 1000}
+        batch.append(**valid)
         with pytest.raises(error):
-            batch.append(**{**good, **wrong})
+            batch.append(**{**valid, **invalid})
         assert (batch.record_count(), batch.closed()) == (1, False)
-        batch.append(**{**good, "timestamp": 1000.9})  # which aiokafka takes
+        batch.append(**{**valid, "timestamp": 1000.9})  # aiokafka accepts it
         await (await producer.send_batch(batch, "t", partition=0))
     assert [(r.value, r.timestamp) for r in broker.records("t")] == [(b"1", 1000)] * 2
 
 
-async def test_the_future_of_a_batch_tells_of_its_last_record_too(
+async def test_the_future_of_a_batch_fails_if_its_last_record_fails(
     broker: EmbeddedBroker, make: Make
 ) -> None:
-    """It finds room for its first record in a batch that is open, and for others in another."""
+    """Its first record fits into the open batch, the others go into the next."""
     async with make(max_batch_size=1_000, linger_ms=60_000) as producer:
         await producer.partitions_for("t")
         denied = broker.faults.add(Fault(api=ApiKey.PRODUCE, after=1, error=DENIED, times=None))
@@ -132,9 +132,9 @@ SMALL: dict[str, Any] = {"buffer_memory": 20_000, "max_batch_size": 10_000, "lin
 
 
 async def without_memory(producer: AIOKafkaProducer) -> RecordBatch:
-    """A batch for a partition whose open batch has room for some of its records, not for all.
+    """A batch of which only some records fit into the open batch of the partition.
 
-    The memory for another batch is taken, until brokers take records again.
+    No memory is left for another until brokers accept records again.
     """
     await producer.partitions_for("t")
     for partition in (0, 1):
@@ -152,7 +152,7 @@ def keys(broker: EmbeddedBroker) -> list[bytes | None]:
 ALL = [b"%d" % number for number in range(9)]
 
 
-async def test_a_batch_that_is_cancelled_while_memory_is_short_is_sent_whole_or_not_at_all(
+async def test_a_batch_cancelled_while_waiting_for_memory_is_sent_as_a_whole_or_not_at_all(
     broker: EmbeddedBroker, make: Make
 ) -> None:
     async with make(**SMALL) as producer:
@@ -164,7 +164,7 @@ async def test_a_batch_that_is_cancelled_while_memory_is_short_is_sent_whole_or_
     assert keys(broker) == ALL
 
 
-async def test_a_batch_that_finds_no_memory_leaves_nothing_behind(
+async def test_a_batch_refused_for_lack_of_memory_leaves_nothing_queued(
     broker: EmbeddedBroker, make: Make
 ) -> None:
     async with make(request_timeout_ms=300, delivery_timeout_ms=60_000, **SMALL) as producer:
@@ -178,7 +178,7 @@ async def test_a_batch_that_finds_no_memory_leaves_nothing_behind(
     assert keys(broker) == ALL
 
 
-MANY = 5 * MOST  # more than one turn of the loop queues
+MANY = 5 * MOST  # more than one iteration of the loop queues
 NUMBERS = [b"%d" % number for number in range(MANY)]
 
 
@@ -189,17 +189,19 @@ def large(producer: AIOKafkaProducer) -> RecordBatch:
     return batch
 
 
-async def test_what_follows_a_batch_is_stored_behind_it(broker: EmbeddedBroker, make: Make) -> None:
+async def test_records_sent_after_a_batch_are_stored_after_it(
+    broker: EmbeddedBroker, make: Make
+) -> None:
     async with make(max_batch_size=500_000) as producer:
         for _ in range(2):
             await producer.send_batch(large(producer), "t", partition=0)
             await producer.send("t", b"one", partition=0)
-            told = await producer.send_and_wait("t", b"another", partition=0)
-            assert told is not None
+            metadata = await producer.send_and_wait("t", b"another", partition=0)
+            assert metadata is not None
     assert [r.value for r in broker.records("t")] == [*NUMBERS, b"one", b"another"] * 2
 
 
-async def test_what_stops_and_flushes_waits_for_the_rest_of_a_batch(
+async def test_stop_and_flush_wait_for_the_rest_of_a_batch(
     broker: EmbeddedBroker, make: Make
 ) -> None:
     async with make(max_batch_size=500_000) as producer:
@@ -210,7 +212,7 @@ async def test_what_stops_and_flushes_waits_for_the_rest_of_a_batch(
     assert [r.value for r in broker.records("t")] == NUMBERS * 2
 
 
-async def test_a_batch_that_is_split_has_failed_if_one_of_its_parts_has(
+async def test_a_split_batch_fails_if_one_of_its_parts_fails(
     broker: EmbeddedBroker, make: Make
 ) -> None:
     async with make(enable_idempotence=True, linger_ms=60_000) as producer:
@@ -229,10 +231,10 @@ async def test_a_batch_that_is_split_has_failed_if_one_of_its_parts_has(
 
 
 @pytest.mark.parametrize("begun", [False, True])
-async def test_no_transaction_commits_a_batch_whose_rest_was_cancelled(
+async def test_a_partly_cancelled_batch_is_not_committed(
     broker: EmbeddedBroker, make: Make, begun: bool
 ) -> None:
-    """As programs do that cancel all their tasks when they end."""
+    """Programs cancel all tasks when they end."""
     async with make(max_batch_size=500_000, transactional_id="x") as producer:
         await producer.begin_transaction()
         future = await producer.send_batch(large(producer), "t", partition=0)
@@ -247,7 +249,9 @@ async def test_no_transaction_commits_a_batch_whose_rest_was_cancelled(
     assert broker.records("t", committed=True) == []
 
 
-async def test_batches_of_tasks_do_not_mix(broker: EmbeddedBroker, make: Make) -> None:
+async def test_batches_of_concurrent_tasks_are_not_interleaved(
+    broker: EmbeddedBroker, make: Make
+) -> None:
     async with make(max_batch_size=500_000) as producer:
         await producer.partitions_for("t")
         sends = [producer.send_batch(large(producer), "t", partition=0) for _ in range(3)]
@@ -256,11 +260,11 @@ async def test_batches_of_tasks_do_not_mix(broker: EmbeddedBroker, make: Make) -
 
 
 @pytest.mark.parametrize("call", ["commit_transaction", "abort_transaction"])
-async def test_a_transaction_that_is_being_ended_gets_no_part_of_a_batch(
+async def test_a_transaction_contains_whole_batches_only(
     broker: EmbeddedBroker, make: Make, call: str
 ) -> None:
     sent: list[asyncio.Future[Any]] = []
-    told: list[Any] = []
+    results: list[Any] = []
     async with make(max_batch_size=500_000, transactional_id="x") as producer:
 
         async def send_batches() -> None:
@@ -273,23 +277,25 @@ async def test_a_transaction_that_is_being_ended_gets_no_part_of_a_batch(
         await getattr(producer, call)()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
         assert {type(error).__name__ for error in ended} == {"IllegalOperation"}
-        told.extend(await asyncio.gather(*sent, return_exceptions=True))
+        results.extend(await asyncio.gather(*sent, return_exceptions=True))
     if call == "commit_transaction":
-        assert all(isinstance(one, RecordMetadata) for one in told)
-        assert [r.value for r in broker.records("t", committed=True)] == NUMBERS * len(told)
+        assert all(isinstance(result, RecordMetadata) for result in results)
+        assert [r.value for r in broker.records("t", committed=True)] == NUMBERS * len(results)
     else:
         assert broker.records("t", committed=True) == []
 
 
 @pytest.mark.parametrize("call", ["stop", "flush"])
-async def test_waiting_for_batches_ends_while_a_task_sends_others(make: Make, call: str) -> None:
+async def test_stop_and_flush_return_while_a_task_keeps_sending_batches(
+    make: Make, call: str
+) -> None:
     async with make(max_batch_size=500_000) as producer:
 
-        async def send_for_ever() -> None:
+        async def send_forever() -> None:
             while True:
                 await producer.send_batch(large(producer), "t", partition=0)
 
-        sending = asyncio.create_task(send_for_ever())
+        sending = asyncio.create_task(send_forever())
         await asyncio.sleep(0.1)
         await asyncio.wait_for(getattr(producer, call)(), 30)
         if call == "flush":
@@ -299,12 +305,12 @@ async def test_waiting_for_batches_ends_while_a_task_sends_others(make: Make, ca
             await sending
 
 
-def test_a_batch_of_a_loop_that_was_closed_holds_up_no_other_loop(broker: EmbeddedBroker) -> None:
+def test_a_batch_of_a_closed_loop_does_not_block_another_loop(broker: EmbeddedBroker) -> None:
     native = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, max_block_ms=0)
     queue = Queueing(native, 30.0, partial(OutcomeNotifier, renews=True))
     records = [Record("t", number, partition=0) for number in NUMBERS]
     loop = asyncio.new_event_loop()
-    loop.set_exception_handler(lambda *_: None)  # of tasks that are pending when it is gone
+    loop.set_exception_handler(lambda *_: None)  # it would log pending tasks
     loop.run_until_complete(queue.topic("t", 30.0))
     _, rest = loop.run_until_complete(queue.put_batch(records, 100))
     assert rest is not None
@@ -321,7 +327,7 @@ def test_a_batch_of_a_loop_that_was_closed_holds_up_no_other_loop(broker: Embedd
 
 
 class Closing(KafkaProducer):
-    """Is closed when it has got three records."""
+    """Is closed after three records."""
 
     left = 3
 
@@ -332,7 +338,7 @@ class Closing(KafkaProducer):
         return super().send(*args, **kwargs)
 
 
-async def test_a_failure_behind_the_first_record_is_told_by_the_future(
+async def test_the_future_raises_a_failure_after_the_first_record(
     broker: EmbeddedBroker,
 ) -> None:
     native = Closing(bootstrap_servers=broker.bootstrap_servers, max_block_ms=0)
@@ -349,7 +355,7 @@ async def test_a_failure_behind_the_first_record_is_told_by_the_future(
     assert len(broker.records("t")) == 3
 
 
-def test_an_error_of_a_batch_says_what_became_of_all_its_records() -> None:
+def test_the_error_of_a_batch_says_whether_any_record_may_be_stored() -> None:
     refused = BrokerError(DENIED)
     with pytest.raises(BrokerError) as caught:
         first_stored([refused, refused])
