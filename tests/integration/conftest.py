@@ -1,4 +1,4 @@
-"""Tests that are coroutines; certificates and brokers, ours and those of Apache Kafka."""
+"""Coroutine tests, certificates, embedded brokers and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.ports import free_port
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine in a loop of its own."""
+    """Run a coroutine test in its own event loop."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
@@ -28,47 +28,47 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """One authority for all tests of a process: keys take time to make."""
+    """One authority per process: generating keys is slow."""
     return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 BROKER: dict[str, Any] = {"topics": {"t": 3}}
-"""Of embedded brokers, unless a module has a ``BROKER`` of its own."""
+"""Options of embedded brokers, unless a module defines ``BROKER``."""
 
 
 @pytest.fixture
 def broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
-    """One of the test's own."""
+    """A broker for one test."""
     with EmbeddedBroker(**getattr(request.module, "BROKER", BROKER)) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def shared_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
-    """One for all tests of a module."""
+    """A broker for all tests of a module."""
     with EmbeddedBroker(**getattr(request.module, "BROKER", BROKER)) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def servers(shared_broker: EmbeddedBroker) -> str:
-    """Where the shared broker is."""
+    """The address of the shared broker."""
     return shared_broker.bootstrap_servers
 
 
 @pytest.fixture
 def nobody() -> str:
-    """Where there is no broker."""
+    """An address without a broker."""
     return f"127.0.0.1:{free_port()}"
 
 
 SharedKafka = Callable[[str], ApacheKafka]
-"""The broker of a version. It is neither ended nor restarted, and keeps every topic."""
+"""Returns the broker of a version. Tests must not stop or restart it, or delete topics."""
 
 
 @pytest.fixture(scope="session")
 def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedKafka]:
-    """Brokers by version, each started when it is first asked for.
+    """Brokers by version, each started on first use.
 
     A name of a topic, a group or a transactional id is used by one file only.
     """

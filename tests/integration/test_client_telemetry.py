@@ -1,4 +1,4 @@
-"""Producers tell a broker of their metrics over real connections: ours, and librdkafka's."""
+"""Client metrics (KIP-714) pushed by kprod and librdkafka over real connections."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from confluent_kafka import Producer
 from kprod import KafkaProducer, aio
 from kprod.broker import ApiKey, ClientMetricsSubscription, EmbeddedBroker, Fault
 from kprod.errors import IllegalStateError, KprodTimeoutError, ProducerClosedError
-from kprod.kafka.errors import IllegalStateError as FaceStateError
+from kprod.kafka.errors import IllegalStateError as KafkaPythonStateError
 from kprod.kafka.errors import KafkaTimeoutError
 from tests.support.metrics_data import read_metrics
 from tests.support.waiting import await_true
 
 DOMAIN = "org.apache.kafka.producer."
-SOON = ClientMetricsSubscription(metrics=(DOMAIN,), push_interval_ms=100)
+SUBSCRIPTION = ClientMetricsSubscription(metrics=(DOMAIN,), push_interval_ms=100)
 
 
-def test_librdkafka_is_asked_in_the_same_words(broker: EmbeddedBroker) -> None:
-    broker.client_metrics.subscribe(SOON)
+def test_librdkafka_pushes_the_subscribed_metrics(broker: EmbeddedBroker) -> None:
+    broker.client_metrics.subscribe(SUBSCRIPTION)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     producer.produce("t", b"v")
     producer.flush(30)
@@ -34,8 +34,8 @@ def test_librdkafka_is_asked_in_the_same_words(broker: EmbeddedBroker) -> None:
     assert f"{DOMAIN}connection.creation.total" in names
 
 
-def test_a_producer_that_got_no_id_stays_without_a_connection(broker: EmbeddedBroker) -> None:
-    """Brokers before KIP-714 close its idle connection, and it made another one, for ever."""
+def test_a_producer_without_an_instance_id_does_not_reconnect(broker: EmbeddedBroker) -> None:
+    """It used to reconnect forever when a broker without KIP-714 closed the idle connection."""
     servers = broker.bootstrap_servers
     with KafkaProducer(bootstrap_servers=servers, connections_max_idle_ms=200) as producer:
         with pytest.raises(KprodTimeoutError, match="KIP-714"):
@@ -44,15 +44,17 @@ def test_a_producer_that_got_no_id_stays_without_a_connection(broker: EmbeddedBr
         assert producer.metrics()["producer-metrics"]["connection-creation-total"] == 1
 
 
-def test_who_waits_for_the_id_is_told_why_there_is_none(broker: EmbeddedBroker) -> None:
+def test_waiting_for_the_instance_id_raises_the_reason_for_the_failure(
+    broker: EmbeddedBroker,
+) -> None:
     servers = broker.bootstrap_servers
     with KafkaProducer(bootstrap_servers=servers) as producer, ThreadPoolExecutor(1) as thread:
-        waits = thread.submit(producer.client_instance_id, 30)
+        waiting = thread.submit(producer.client_instance_id, 30)
         await_true(producer.bootstrap_connected)
         producer.close()
         with pytest.raises(ProducerClosedError, match="had given an id"):
-            waits.result(30)
-    broker.client_metrics.subscribe(SOON)
+            waiting.result(30)
+    broker.client_metrics.subscribe(SUBSCRIPTION)
     broker.faults.add(Fault(api=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, error=42))
     with (
         KafkaProducer(bootstrap_servers=servers) as producer,
@@ -61,9 +63,9 @@ def test_who_waits_for_the_id_is_told_why_there_is_none(broker: EmbeddedBroker) 
         producer.client_instance_id(timeout=30)
 
 
-async def ask(producer: Any, **given: float) -> uuid.UUID:
-    told = producer.client_instance_id(**given)
-    found: uuid.UUID = told if isinstance(told, uuid.UUID) else await told
+async def instance_id(producer: Any, **options: float) -> uuid.UUID:
+    answer = producer.client_instance_id(**options)
+    found: uuid.UUID = answer if isinstance(answer, uuid.UUID) else await answer
     return found
 
 
@@ -80,22 +82,22 @@ async def native(**options: Any) -> AsyncIterator[KafkaProducer]:
     [
         (native, KprodTimeoutError, IllegalStateError),
         (aio.Producer, KprodTimeoutError, IllegalStateError),
-        (aio.AIOKafkaProducer, KafkaTimeoutError, FaceStateError),
+        (aio.AIOKafkaProducer, KafkaTimeoutError, KafkaPythonStateError),
     ],
 )
-async def test_each_producer_tells_its_id_or_says_in_its_own_errors_that_there_is_none(
+async def test_each_producer_class_returns_its_instance_id_or_raises_its_own_error(
     broker: EmbeddedBroker, kind: Any, too_late: type[Exception], switched_off: type[Exception]
 ) -> None:
     servers = broker.bootstrap_servers
     async with kind(bootstrap_servers=servers) as producer:
         with pytest.raises(too_late, match="KIP-714"):
-            await ask(producer, timeout=0.01)
+            await instance_id(producer, timeout=0.01)
     async with kind(bootstrap_servers=servers, enable_metrics_push=False) as producer:
         with pytest.raises(switched_off, match="enable_metrics_push"):
-            await ask(producer)
-    broker.client_metrics.subscribe(SOON)
+            await instance_id(producer)
+    broker.client_metrics.subscribe(SUBSCRIPTION)
     async with kind(bootstrap_servers=servers) as producer:
-        own_id = await ask(producer, timeout=30)
-        assert await ask(producer) == own_id
+        own_id = await instance_id(producer, timeout=30)
+        assert await instance_id(producer) == own_id
     broker.client_metrics.await_pushes(1, timeout=30)
     assert {push.instance_id for push in broker.client_metrics.pushes} == {own_id}

@@ -1,4 +1,4 @@
-"""Producers that cross into another process: by a fork, in servers that fork, and by a pickle."""
+"""Producers in another process: after a fork, in forking servers, and unpickled."""
 
 from __future__ import annotations
 
@@ -26,20 +26,22 @@ from tests.support.tier import one_of
 
 @pytest.mark.parametrize("kind", one_of("child", "daemon"))
 @pytest.mark.parametrize("fork", FORKS)
-def test_each_process_is_told_where_its_records_are(fork: Callable[[], int], kind: str) -> None:
-    """A daemon closes what it has inherited; its own files then have the numbers of that."""
+def test_parent_and_child_get_the_offsets_of_their_own_records(
+    fork: Callable[[], int], kind: str
+) -> None:
+    """A daemon closes inherited files; its own files then reuse their descriptors."""
     with EmbeddedBroker(default_partitions=1) as broker:
-        told = _told_by(broker, fork.__name__, kind)
-        files = told.pop("files")
-        found = {topic: committed(broker.bootstrap_servers, topic, 1) for topic in told}
-    for topic in told.keys() - {"transactions", "queued"}:
-        assert told[topic] == [0, 1, 2], topic
+        results = _results_of(broker, fork.__name__, kind)
+        files = results.pop("files")
+        found = {topic: committed(broker.bootstrap_servers, topic, 1) for topic in results}
+    for topic in results.keys() - {"transactions", "queued"}:
+        assert results[topic] == [0, 1, 2], topic
         assert found[topic] == [b"first", b"child", b"last"], topic
-    _, child, last = told["transactions"]
-    assert child == 2  # after the parent's record, and the mark that it was aborted
+    _, child, last = results["transactions"]
+    assert child == 2  # after the parent's record and its abort marker
     assert "ProducerFencedError" in last
     assert found["transactions"] == [b"child"]
-    _, waited, last = told["queued"]
+    _, waited, last = results["queued"]
     assert "only the parent hears of the outcome" in waited
     assert last == [0, 1, 2, 3]
     assert found["queued"] == [b"first"] * 4
@@ -47,11 +49,11 @@ def test_each_process_is_told_where_its_records_are(fork: Callable[[], int], kin
     assert bool(files) == (kind == "daemon")
 
 
-def _told_by(broker: EmbeddedBroker, fork: str, kind: str) -> dict[str, Any]:
+def _results_of(broker: EmbeddedBroker, fork: str, kind: str) -> dict[str, Any]:
     module = "tests.support.forked_apis"
     ran = run_python("-m", module, broker.bootstrap_servers, fork, kind)
-    told: dict[str, Any] = json.loads(ran.stdout)
-    return told
+    results: dict[str, Any] = json.loads(ran.stdout)
+    return results
 
 
 FORKS_WITHOUT_GIL = """
@@ -60,7 +62,7 @@ from kprod import KafkaProducer
 from tests.support.forks import ended_within
 
 producer = KafkaProducer(bootstrap_servers=sys.argv[1])
-fork = ctypes.CDLL(None).fork  # ctypes gives the GIL up, as uWSGI does before it forks
+fork = ctypes.CDLL(None).fork  # ctypes releases the GIL, as uWSGI does before it forks
 for _ in range(40):
     producer.send("t", b"first").get(30)
     child = fork()
@@ -73,8 +75,8 @@ producer.close()
 """
 
 
-def test_a_child_of_a_thread_without_the_gil_does_not_hang() -> None:
-    """The sender's thread may hold the GIL when C code forks, and the child does not have it."""
+def test_a_child_forked_without_the_gil_does_not_hang() -> None:
+    """The sender thread may hold the GIL during the fork, and is missing in the child."""
     with EmbeddedBroker(default_partitions=1) as broker:
         run_python("-c", FORKS_WITHOUT_GIL, broker.bootstrap_servers)
         stored = committed(broker.bootstrap_servers, "t", 1)
@@ -97,7 +99,7 @@ def test_gunicorn(workers: list[str], tmp_path: Path) -> None:
 
 
 def _get(queued: FutureRecordMetadata) -> None:
-    queued.get()  # an outcome would never come, and a limit is not needed to hear of that
+    queued.get()  # raises at once: no timeout needed
 
 
 def _await(queued: FutureRecordMetadata) -> None:
@@ -108,21 +110,21 @@ def _await(queued: FutureRecordMetadata) -> None:
 
 
 @pytest.mark.parametrize("wait", [_get, _await])
-def test_a_child_that_waits_for_a_record_of_the_parent_does_not_send_it(
+def test_a_child_cannot_wait_for_a_record_of_its_parent(
     wait: Callable[[FutureRecordMetadata], None],
 ) -> None:
-    """It would write to the parent's connection, as the parent does at the same time."""
+    """It would write to the parent's connection concurrently with the parent."""
     with (
         EmbeddedBroker(topics={"forked": 1}) as broker,
         KafkaProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=500) as producer,
     ):
-        for _ in range(5):  # by now the sender rests, and who waits does its work
+        for _ in range(5):  # by then the sender is idle, and the waiting caller does its work
             producer.send("forked", b"alone").get(timeout=20)
         queued = producer.send("forked", b"queued by the parent")
-        said = in_child(by_python, lambda: wait(queued))
+        error = in_child(by_python, lambda: wait(queued))
         assert queued.get(timeout=20).offset == 5
-    assert said.startswith("IllegalStateError: ")
-    assert "only the parent hears of the outcome" in said
+    assert error.startswith("IllegalStateError: ")
+    assert "only the parent hears of the outcome" in error
 
 
 def test_a_child_cannot_use_the_open_backend_of_its_parent() -> None:
@@ -133,14 +135,14 @@ def test_a_child_cannot_use_the_open_backend_of_its_parent() -> None:
         ) as producer,
     ):
         producer.send("forked", b"before").get(timeout=20)
-        said = in_child(by_python, lambda: producer.send("forked", b"by the child").get(20))
+        error = in_child(by_python, lambda: producer.send("forked", b"by the child").get(20))
         assert producer.send("forked", b"after").get(timeout=20).offset == 1
-    assert said.startswith("IllegalStateError: ")
-    assert "pass the backend's class, or a callable that makes one" in said
+    assert error.startswith("IllegalStateError: ")
+    assert "pass the backend's class, or a callable that makes one" in error
 
 
 class SlowToStart:
-    """A partitioner during whose start in a child another thread of the child sends."""
+    """A partitioner that lets another thread send while it starts in a child."""
 
     def __init__(self) -> None:
         self.meanwhile: Callable[[], None] | None = None
@@ -153,10 +155,10 @@ class SlowToStart:
         return lambda _topic, _key: 0
 
     def appended(self, *_: object) -> None:
-        """Nothing to remember."""
+        """Nothing to do."""
 
 
-def test_threads_of_a_child_send_when_all_of_it_has_started() -> None:
+def test_threads_of_a_child_wait_until_its_producer_has_started() -> None:
     partitioner = SlowToStart()
     with (
         EmbeddedBroker(topics={"forked": 1}) as broker,
@@ -169,7 +171,7 @@ def test_threads_of_a_child_send_when_all_of_it_has_started() -> None:
 
 
 def _sent_by_two(producer: KafkaProducer, partitioner: SlowToStart) -> int:
-    """How many records of two threads were delivered."""
+    """The number of records delivered by two threads."""
     queued: list[FutureRecordMetadata] = []
     other = threading.Thread(target=lambda: queued.append(producer.send("forked", b"other")))
 

@@ -1,4 +1,4 @@
-"""Tests of applications that freeze Python's clock: records are stored all the same"""
+"""Records are stored while an application's test freezes Python's clock."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PAST = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 
 @pytest.mark.parametrize("freeze", [freeze_time(PAST), time_machine.travel(PAST, tick=False)])
 @pytest.mark.parametrize("api", apis.SENDING)
-async def test_a_record_that_lingers_is_stored(
+async def test_a_lingering_record_is_stored_while_the_clock_is_frozen(
     servers: str, api: Callable[[str], Any], freeze: Any
 ) -> None:
     with freeze:
-        async with api(servers):  # which sends one, and waits for it
+        async with api(servers):  # sends a record and waits for it
             pass
 
 
@@ -50,6 +50,6 @@ with EmbeddedBroker(topics={{"frozen": 1}}) as broker:
         "from time_machine import travel; travel(past, tick=False).start()",
     ],
 )
-def test_a_record_is_stored_by_a_kprod_that_was_imported_then(freeze: str) -> None:
+def test_a_record_is_stored_if_kprod_is_imported_while_the_clock_is_frozen(freeze: str) -> None:
     ran = run_python("-c", FROZEN_BEFORE_THE_IMPORT.format(freeze=freeze))
     assert ran.stdout.strip() == "0"

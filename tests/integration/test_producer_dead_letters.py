@@ -1,4 +1,4 @@
-"""A record that failed for good is in the dead-letter topic, once, and says why"""
+"""A failed record is in the dead-letter topic once, with the reason."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from kprod.errors import (
 )
 from tests.support.waiting import await_true
 
-DEAD = "dead"
+DEAD_LETTERS = "dead"
 CLIENT, LETTERS = "app", "app-dead-letters"
 INVALID_RECORD = 87
 LONG = 30.0
 
 
-BROKER = {"topics": {"orders": 2, DEAD: 1}}
+BROKER = {"topics": {"orders": 2, DEAD_LETTERS: 1}}
 
 
 def producer(broker: EmbeddedBroker, **options: Any) -> KafkaProducer:
     return KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers,
         client_id=CLIENT,
-        dead_letter_topic=DEAD,
+        dead_letter_topic=DEAD_LETTERS,
         **options,
     )
 
 
 def letters(broker: EmbeddedBroker) -> list[Any]:
-    return [record for _, record in read_topic(broker.bootstrap_servers, DEAD)]
+    return [record for _, record in read_topic(broker.bootstrap_servers, DEAD_LETTERS)]
 
 
-def told(letter: Any) -> dict[str, str]:
+def letter_headers(letter: Any) -> dict[str, str]:
     prefix = "kprod.dlq."
     return {
         name.removeprefix(prefix): value.decode()
@@ -52,7 +52,7 @@ def told(letter: Any) -> dict[str, str]:
     }
 
 
-def counted(made: KafkaProducer) -> tuple[float, float]:
+def letter_metrics(made: KafkaProducer) -> tuple[float, float]:
     metrics = made.metrics()["producer-metrics"]
     return metrics["dead-letter-total"], metrics["dead-letter-error-total"]
 
@@ -62,7 +62,7 @@ def refusing(broker: EmbeddedBroker, client_id: str = CLIENT) -> Any:
     return broker.faults.active(fault)
 
 
-def test_what_a_broker_refuses(broker: EmbeddedBroker) -> None:
+def test_a_record_refused_by_the_broker_becomes_a_dead_letter(broker: EmbeddedBroker) -> None:
     with producer(broker, value_serializer="json") as made:
         with refusing(broker):
             future = made.send("orders", {"a": 1}, b"k", [("h", b"1")], 1, 5)
@@ -70,21 +70,25 @@ def test_what_a_broker_refuses(broker: EmbeddedBroker) -> None:
             stamped = made.send("orders", {"a": 2})
             made.flush()
         assert isinstance(future.exception, BrokerError)
-        assert counted(made) == (2, 0)
+        assert letter_metrics(made) == (2, 0)
         assert made.send("orders", {"a": 3}).get(10).offset == 0
     letter, other = letters(broker)
     assert other.timestamp == stamped.timestamp
-    assert told(other)["timestamp"] == str(stamped.timestamp)
+    assert letter_headers(other)["timestamp"] == str(stamped.timestamp)
     assert (letter.key, letter.value, letter.timestamp) == (b"k", b'{"a":1}', 5)
     assert letter.headers[0] == ("h", b"1")
-    said = told(letter)
-    assert (said["reason"], said["topic"], said["partition"]) == ("INVALID_RECORD", "orders", "1")
-    assert said["timestamp"] == "5"
-    assert int(said["time"]) > 1_700_000_000_000
-    assert "persisted" not in said
+    headers = letter_headers(letter)
+    assert (headers["reason"], headers["topic"], headers["partition"]) == (
+        "INVALID_RECORD",
+        "orders",
+        "1",
+    )
+    assert headers["timestamp"] == "5"
+    assert int(headers["time"]) > 1_700_000_000_000
+    assert "persisted" not in headers
 
 
-def test_what_is_too_large_for_a_letter_is_cut(broker: EmbeddedBroker) -> None:
+def test_large_keys_and_values_are_truncated_in_dead_letters(broker: EmbeddedBroker) -> None:
     with (
         producer(broker, value_serializer="int", max_request_size=100_000) as made,
         pytest.raises(RecordTooLargeError),
@@ -94,14 +98,21 @@ def test_what_is_too_large_for_a_letter_is_cut(broker: EmbeddedBroker) -> None:
         with refusing(broker):
             made.send("orders", bytes(99_850), b"key", [("h", b"1")])
             made.flush()
-        assert counted(made) == (1, 0)
+        assert letter_metrics(made) == (1, 0)
     first, second = letters(broker)
-    assert (len(first.key), first.value, told(first)["truncated"]) == (16_384, b"7", "200001")
+    assert (len(first.key), first.value, letter_headers(first)["truncated"]) == (
+        16_384,
+        b"7",
+        "200001",
+    )
     assert (second.key, second.value) == (b"key", bytes(16_384))
-    assert (told(second)["truncated"], told(second)["reason"]) == ("99853", "INVALID_RECORD")
+    assert (letter_headers(second)["truncated"], letter_headers(second)["reason"]) == (
+        "99853",
+        "INVALID_RECORD",
+    )
 
 
-def test_a_buffer_that_changes_afterwards_is_in_the_letter_as_sent(broker: EmbeddedBroker) -> None:
+def test_a_dead_letter_holds_a_buffer_as_it_was_when_sent(broker: EmbeddedBroker) -> None:
     buffer, view = bytearray(b"first"), memoryview(bytearray(b"seen"))
     with producer(broker) as made:
         with refusing(broker):
@@ -110,37 +121,37 @@ def test_a_buffer_that_changes_afterwards_is_in_the_letter_as_sent(broker: Embed
             buffer[:] = b"later"
             view.release()
             made.flush()
-        assert counted(made) == (2, 0)
+        assert letter_metrics(made) == (2, 0)
     assert {(r.key, r.value) for r in letters(broker)} == {(b"first", b"first"), (None, b"seen")}
 
 
-def no_utf8(value: Any) -> bytes:
+def fail_without_utf8(value: Any) -> bytes:
     raise ValueError(f"no customer \udce9 has {value}")
 
 
-WITHIN_ITSELF: list[Any] = []
-WITHIN_ITSELF.append(WITHIN_ITSELF)
+RECURSIVE: list[Any] = []
+RECURSIVE.append(RECURSIVE)
 
 
 @pytest.mark.parametrize(
-    ("serializer", "value", "kept", "words"),
+    ("serializer", "value", "kept", "message"),
     [
         ("json", {("a", 1): 2}, "{('a', 1): 2}", "TypeError"),
-        ("json", WITHIN_ITSELF, "[[...]]", "ValueError"),
-        (no_utf8, "an order", "an order", "no customer ? has an order"),
+        ("json", RECURSIVE, "[[...]]", "ValueError"),
+        (fail_without_utf8, "an order", "an order", "no customer ? has an order"),
     ],
 )
-def test_what_no_letter_could_say_is_in_it_in_words(
-    broker: EmbeddedBroker, serializer: Any, value: Any, kept: str, words: str
+def test_values_that_cannot_be_encoded_are_in_the_dead_letter_as_repr(
+    broker: EmbeddedBroker, serializer: Any, value: Any, kept: str, message: str
 ) -> None:
     with producer(broker, value_serializer=serializer) as made:
         with pytest.raises(SerializationError):
             made.send("orders", value)
         made.flush()
-        assert counted(made) == (1, 0)
+        assert letter_metrics(made) == (1, 0)
     (letter,) = letters(broker)
     assert json.loads(letter.value) == kept
-    assert words in told(letter)["message"]
+    assert message in letter_headers(letter)["message"]
 
 
 @pytest.mark.parametrize(
@@ -151,45 +162,51 @@ def test_what_no_letter_could_say_is_in_it_in_words(
         (memoryview(b"12345678").cast("i"), lambda value: value.release(), b"12345678"),
     ],
 )
-def test_what_send_refuses_is_in_the_letter_as_it_was(
+def test_a_dead_letter_holds_a_value_refused_by_send_unchanged(
     broker: EmbeddedBroker, value: Any, change: Any, kept: bytes
 ) -> None:
     with producer(broker, key_serializer="str", value_serializer="int") as made:
-        for _ in range(50):  # the first waits for its producer, the others for the first
+        for _ in range(50):  # the first waits for the letter producer, the others for the first
             with pytest.raises(SerializationError):
                 made.send("orders", value)
         change(value)
         made.flush()
-        assert counted(made) == (50, 0)
+        assert letter_metrics(made) == (50, 0)
     assert {letter.value for letter in letters(broker)} == {kept}
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"topic": "no such/topic"}, {"partition": -1}, {"headers": [("h", 1)]}], ids=str
+    "invalid", [{"topic": "no such/topic"}, {"partition": -1}, {"headers": [("h", 1)]}], ids=str
 )
-def test_a_wrong_argument_makes_a_letter(broker: EmbeddedBroker, wrong: dict[str, Any]) -> None:
+def test_an_invalid_argument_makes_a_dead_letter(
+    broker: EmbeddedBroker, invalid: dict[str, Any]
+) -> None:
     with producer(broker) as made:
         with pytest.raises((ValueError, TypeError)):
-            made.send(**{"topic": "orders", "value": b"1", "key": b"k", **wrong})
+            made.send(**{"topic": "orders", "value": b"1", "key": b"k", **invalid})
         made.flush()
     (letter,) = letters(broker)
     assert (letter.key, letter.value) == (b"k", b"1")
-    assert told(letter)["topic"] == wrong.get("topic", "orders")
+    assert letter_headers(letter)["topic"] == invalid.get("topic", "orders")
 
 
-async def test_a_partitioner_that_fails_in_a_loop_makes_one_letter(broker: EmbeddedBroker) -> None:
-    asked: list[object] = []
+async def test_a_partitioner_that_fails_under_asyncio_makes_one_dead_letter(
+    broker: EmbeddedBroker,
+) -> None:
+    calls: list[object] = []
     servers = broker.bootstrap_servers
     async with aio.Producer(
-        bootstrap_servers=servers, dead_letter_topic=DEAD, partitioner=lambda *_: asked.append(_)
-    ) as loops:
-        await loops.partitions_for("orders")
+        bootstrap_servers=servers,
+        dead_letter_topic=DEAD_LETTERS,
+        partitioner=lambda *_: calls.append(_),
+    ) as async_producer:
+        await async_producer.partitions_for("orders")
         with pytest.raises(PartitionError):
-            await loops.send("orders", b"1")
-    assert (len(asked), len(letters(broker))) == (1, 1)
+            await async_producer.send("orders", b"1")
+    assert (len(calls), len(letters(broker))) == (1, 1)
 
 
-def test_what_may_pass_is_no_letter(broker: EmbeddedBroker) -> None:
+def test_a_transient_error_makes_no_dead_letter(broker: EmbeddedBroker) -> None:
     with producer(broker, max_block_ms=50) as made:
         with (
             broker.faults.active(Fault(api=ApiKey.METADATA, times=None, drop=True)),
@@ -200,65 +217,70 @@ def test_what_may_pass_is_no_letter(broker: EmbeddedBroker) -> None:
     assert letters(broker) == []
 
 
-def test_records_that_are_given_up_at_the_end(broker: EmbeddedBroker) -> None:
+def test_records_abandoned_by_close_become_dead_letters(broker: EmbeddedBroker) -> None:
     made = producer(broker, linger_ms=60_000)
     with broker.faults.active(Fault(api=ApiKey.PRODUCE, client_id=CLIENT, times=None, drop=True)):
         made.send("orders", b"late")
         made.close(0.2)
-    await_true(lambda: letters(broker), 20)  # it comes in the background
+    await_true(lambda: letters(broker), 20)  # written in the background
     (letter,) = letters(broker)
     assert letter.value == b"late"
-    assert told(letter)["reason"] == "ProducerClosedError"
-    assert told(letter)["persisted"] == "maybe"
+    assert letter_headers(letter)["reason"] == "ProducerClosedError"
+    assert letter_headers(letter)["persisted"] == "maybe"
 
 
-def test_never_in_circles(broker: EmbeddedBroker) -> None:
+def test_a_failed_dead_letter_makes_no_other(broker: EmbeddedBroker) -> None:
     with producer(broker) as made:
         with refusing(broker), refusing(broker, LETTERS):
             with pytest.raises(BrokerError):
-                made.send(DEAD, b"mine").get(10)
+                made.send(DEAD_LETTERS, b"to the dead-letter topic").get(10)
             with pytest.raises(BrokerError):
                 made.send("orders", b"lost").get(10)
             made.flush()
-        assert counted(made) == (0, 1)
+        assert letter_metrics(made) == (0, 1)
     assert letters(broker) == []
 
 
-def test_every_way_of_sending(broker: EmbeddedBroker) -> None:
-    """A ``flush`` after ``close`` returns: no thread is left that could tell it of letters."""
-    named: dict[str, Any] = {"client_id": CLIENT, "dead_letter_topic": DEAD}
+def test_every_api_makes_dead_letters(broker: EmbeddedBroker) -> None:
+    """``flush`` after ``close`` returns although no thread is left to report letters."""
+    options: dict[str, Any] = {"client_id": CLIENT, "dead_letter_topic": DEAD_LETTERS}
     with producer(broker) as made, refusing(broker):
         made.send_many("orders", [b"1", b"2"])
         made.flush()
     assert made.flush(LONG).pending == 0
-    native = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **named)
+    native = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **options)
     with refusing(broker):
         native.send("orders", b"3")
         native.flush()
     native.close()
 
-    async def run(face: Any, value: bytes) -> None:
-        async with face(bootstrap_servers=broker.bootstrap_servers, **named) as loops:
+    async def run(producer_class: Any, value: bytes) -> None:
+        async with producer_class(
+            bootstrap_servers=broker.bootstrap_servers, **options
+        ) as async_producer:
             with refusing(broker), pytest.raises(Exception, match=r"INVALID_RECORD|87"):
-                await loops.send_and_wait("orders", value)
+                await async_producer.send_and_wait("orders", value)
             with pytest.raises(Exception, match="partition"):
-                await loops.send_and_wait("orders", b"9", partition=9)
+                await async_producer.send_and_wait("orders", b"9", partition=9)
 
     asyncio.run(run(aio.Producer, b"4"))
     asyncio.run(run(aio.AIOKafkaProducer, b"5"))
     found = letters(broker)
     assert sorted(letter.value for letter in found) == [b"%d" % n for n in (1, 2, 3, 4, 5, 9, 9)]
-    assert {told(letter)["reason"] for letter in found} == {"INVALID_RECORD", "PartitionError"}
+    assert {letter_headers(letter)["reason"] for letter in found} == {
+        "INVALID_RECORD",
+        "PartitionError",
+    }
 
 
-def test_the_confluent_face(broker: EmbeddedBroker) -> None:
-    """Its delivery report says the same as without letters; ``flush`` waits for these too."""
+def test_the_confluent_producer_makes_dead_letters(broker: EmbeddedBroker) -> None:
+    """Delivery reports are as without dead letters; ``flush`` waits for the letters."""
     reports: list[Any] = []
     with confluent.Producer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
             "client.id": CLIENT,
-            "dead.letter.topic": DEAD,
+            "dead.letter.topic": DEAD_LETTERS,
             "on_delivery": lambda error, message: reports.append((error, message.key())),
         }
     ) as made:
@@ -274,30 +296,32 @@ def test_the_confluent_face(broker: EmbeddedBroker) -> None:
         (None, b"c"),
     ]
     first, second = letters(broker)
-    assert (first.value, first.headers[0], told(first)["reason"]) == (
+    assert (first.value, first.headers[0], letter_headers(first)["reason"]) == (
         b"1",
         ("h", b"1"),
         "INVALID_RECORD",
     )
-    assert (second.value, told(second)["reason"]) == (b"2", "PartitionError")
+    assert (second.value, letter_headers(second)["reason"]) == (b"2", "PartitionError")
 
 
 @pytest.mark.parametrize(("reason", "timeout_ms"), [("Purged", 60_000), ("KprodTimeoutError", 300)])
-def test_the_confluent_face_waits_for_a_topic_in_vain(reason: str, timeout_ms: int) -> None:
-    with EmbeddedBroker(topics={DEAD: 1}, auto_create_topics=False) as broker:
-        named = {"dead.letter.topic": DEAD, "message.timeout.ms": timeout_ms}
+def test_records_of_the_confluent_producer_for_a_missing_topic_become_dead_letters(
+    reason: str, timeout_ms: int
+) -> None:
+    with EmbeddedBroker(topics={DEAD_LETTERS: 1}, auto_create_topics=False) as broker:
+        options = {"dead.letter.topic": DEAD_LETTERS, "message.timeout.ms": timeout_ms}
         servers = {"bootstrap.servers": broker.bootstrap_servers}
-        with confluent.Producer({**servers, **named}) as made:
-            made.produce("nowhere", "1", "a", headers={"h": "1"})
+        with confluent.Producer({**servers, **options}) as made:
+            made.produce("missing", "1", "a", headers={"h": "1"})
             if reason == "Purged":
                 made.purge()
             assert made.flush(10) == 0
         (letter,) = letters(broker)
     assert (letter.key, letter.value, letter.headers[0]) == (b"a", b"1", ("h", b"1"))
-    assert told(letter)["reason"] == reason
+    assert letter_headers(letter)["reason"] == reason
 
 
-def test_a_letter_is_in_no_transaction(broker: EmbeddedBroker) -> None:
+def test_dead_letters_are_not_part_of_the_transaction(broker: EmbeddedBroker) -> None:
     with producer(broker, transactional_id="t") as made:
         made.init_transactions()
         made.begin_transaction()
@@ -309,6 +333,6 @@ def test_a_letter_is_in_no_transaction(broker: EmbeddedBroker) -> None:
     assert letter.value == b"refused"
 
 
-def test_a_topic_that_cannot_be() -> None:
+def test_an_invalid_dead_letter_topic_is_refused() -> None:
     with pytest.raises(ConfigError, match="dead_letter_topic: expected 1 to 249"):
         KafkaProducer(dead_letter_topic="no topic")

@@ -1,4 +1,4 @@
-"""The recording producer refuses, serializes and places records as the real one does."""
+"""RecordingProducer validates, serializes and partitions records as KafkaProducer does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALLS: list[dict[str, Any]] = [
     {"value": [1, 2], "partition": 3, "timestamp_ms": 77},
     {"value": "ä", "key": "", "headers": [("h", b"1"), ("h", b"2")]},
 ]
-MISTAKES: list[dict[str, Any]] = [
+INVALID: list[dict[str, Any]] = [
     {"topic": "no such/topic"},
     {"topic": 7},
     {"value": {1, 2}},
@@ -34,7 +34,7 @@ MISTAKES: list[dict[str, Any]] = [
 ]
 
 
-def test_records_are_those_that_a_broker_gets() -> None:
+def test_recorded_records_equal_those_stored_by_a_broker() -> None:
     recording = RecordingProducer(partitions=4, **OPTIONS)
     kept = [recording.send("t", **call).get(timeout=0) for call in CALLS]
     with (
@@ -45,15 +45,17 @@ def test_records_are_those_that_a_broker_gets() -> None:
         found = broker.records("t")
     for ours, theirs in zip(kept, stored, strict=True):
         assert ours._replace(timestamp=0) == theirs._replace(timestamp=0)
-    assert sorted((one.key or b"", one.value or b"", one.headers) for one in found) == sorted(
-        (one.key or b"", one.value or b"", one.headers) for one in recording.records
+    assert sorted(
+        (record.key or b"", record.value or b"", record.headers) for record in found
+    ) == sorted(
+        (record.key or b"", record.value or b"", record.headers) for record in recording.records
     )
     assert recording.records[2].timestamp_ms == 77
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=str)
-def test_what_is_no_record_raises_the_same_and_is_not_kept(mistake: dict[str, Any]) -> None:
-    call = {"topic": "t", **mistake}
+@pytest.mark.parametrize("invalid", INVALID, ids=str)
+def test_invalid_records_raise_the_same_error_and_are_not_recorded(invalid: dict[str, Any]) -> None:
+    call = {"topic": "t", **invalid}
     recording = RecordingProducer(**OPTIONS)
     with pytest.raises(KprodError) as ours:
         recording.send(**call)
@@ -68,7 +70,7 @@ def test_what_is_no_record_raises_the_same_and_is_not_kept(mistake: dict[str, An
     assert recording.records == []
 
 
-def test_a_partition_that_the_topic_has_not_is_refused() -> None:
+def test_an_unknown_partition_is_refused() -> None:
     producer = RecordingProducer(partitions=2, topics={"wide": 5})
     assert producer.send("wide", b"v", partition=4).get(timeout=0).partition == 4
     with pytest.raises(KprodError, match="partition 4"):
@@ -76,25 +78,25 @@ def test_a_partition_that_the_topic_has_not_is_refused() -> None:
     assert producer.partitions_for("t") == {0, 1}
 
 
-def test_a_test_says_what_becomes_of_records() -> None:
+def test_a_test_can_complete_or_fail_records() -> None:
     refused = BrokerError(29)
-    heard: list[Any] = []
+    errors: list[Any] = []
     producer = RecordingProducer(completes=False)
     futures = [producer.send("t", b"%d" % number) for number in range(4)]
-    futures[1].add_errback(heard.append)
+    futures[1].add_errback(errors.append)
     assert not futures[0].is_done
     producer.complete()
     producer.fail(refused)
     producer.fail_next(refused)
     producer.complete(2)
     assert [future.succeeded() for future in futures] == [True, False, False, True]
-    assert [error.code for error in heard] == [29]  # each listener has a copy
+    assert [error.code for error in errors] == [29]  # each callback gets a copy
     assert [record.offset for record in producer.records] == [0, None, None, 1]
     assert [record.error for record in producer.records] == [None, refused, refused, None]
     assert (producer.flush().delivered, producer.flush().failed) == (2, 2)
 
 
-def test_flush_and_close_end_what_is_open() -> None:
+def test_flush_and_close_complete_open_records() -> None:
     with RecordingProducer(completes=False) as producer:
         future = producer.send("t", b"v")
         with pytest.raises(IllegalStateError, match="1 records"):
@@ -109,10 +111,10 @@ def test_flush_and_close_end_what_is_open() -> None:
         producer.send("t", b"v")
 
 
-def test_what_was_plugged_in_is_closed_once_when_all_records_have_ended() -> None:
-    seen: list[str] = []
+def test_serializers_and_interceptors_are_closed_once_after_all_records() -> None:
+    calls: list[str] = []
 
-    class Plug:
+    class Plugin:
         def __init__(self, name: str) -> None:
             self._name = name
 
@@ -120,32 +122,32 @@ def test_what_was_plugged_in_is_closed_once_when_all_records_have_ended() -> Non
             return data
 
         def on_acknowledgement(self, _: Any) -> None:
-            seen.append("stored")
+            calls.append("stored")
 
         def close(self) -> None:
-            seen.append(self._name)
+            calls.append(self._name)
 
-    value, interceptor = Plug("value"), Plug("interceptor")
+    value, interceptor = Plugin("value"), Plugin("interceptor")
     with RecordingProducer(
         completes=False, key_serializer=value, value_serializer=value, interceptors=[interceptor]
     ) as producer:
         producer.send("t", b"v")
-        assert seen == []
+        assert calls == []
     producer.close()
-    assert seen == ["stored", "value", "interceptor"]
+    assert calls == ["stored", "value", "interceptor"]
 
 
-def test_a_callback_is_called_as_by_kafka_producer() -> None:
-    told: list[tuple[RecordMetadata, Exception | None]] = []
+def test_callbacks_are_called_as_by_kafka_producer() -> None:
+    calls: list[tuple[RecordMetadata, Exception | None]] = []
     refused = BrokerError(29)
     with RecordingProducer(completes=False) as producer:
         for _ in range(2):
-            producer.send("t", b"v", callback=lambda *outcome: told.append(outcome))
+            producer.send("t", b"v", callback=lambda *outcome: calls.append(outcome))
         producer.complete()
         producer.fail(refused)
         with pytest.raises(TypeError, match="callback"):
             producer.send("t", b"v", callback="no function")  # type: ignore[arg-type]
-    (stored, none), (failed, error) = told
+    (stored, none), (failed, error) = calls
     assert (stored.topic_partition, stored.offset, none) == (("t", 0), 0, None)
     assert (failed.topic_partition, failed.offset) == (("t", 0), -1)
     assert isinstance(error, BrokerError)
@@ -154,7 +156,7 @@ def test_a_callback_is_called_as_by_kafka_producer() -> None:
 @pytest.mark.parametrize("options", [{}, {"partitioner": "crc32"}], ids=str)
 def test_an_invalid_list_is_refused_as_a_whole(options: dict[str, Any]) -> None:
     recording = RecordingProducer(**options)
-    for wrong in ([b"a", 5], [b"a", bytes(2 << 20)]):
+    for invalid in ([b"a", 5], [b"a", bytes(2 << 20)]):
         with pytest.raises(KprodError, match="record 1"):
-            recording.send_many("t", wrong)
+            recording.send_many("t", invalid)
     assert recording.records == []

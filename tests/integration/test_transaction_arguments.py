@@ -1,4 +1,4 @@
-"""What no request can have is refused where it is given: the sender could not write it."""
+"""Transactional calls refuse arguments that a request cannot encode."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCo
 from kprod.types import TopicPartition
 
 LONG = 30.0
-PLACE = ("t", 0)
-LONE = "\udcff"  # half of a pair, as in a file's name that is no UTF-8
-MUCH = "g" * 32_768
+PARTITION = ("t", 0)
+SURROGATE = "\udcff"  # a lone surrogate, as in a file name that is not UTF-8
+TOO_LONG = "g" * 32_768
 
 
 class Offset(NamedTuple):
@@ -43,9 +43,9 @@ def producer() -> Iterator[KafkaProducer]:
         yield made
 
 
-def goes_on(producer: KafkaProducer) -> None:
-    """Its sender has not broken off."""
-    producer.send_offsets_to_transaction({PLACE: Offset(1, None, None)}, "g", LONG)
+def assert_still_works(producer: KafkaProducer) -> None:
+    """The sender still works."""
+    producer.send_offsets_to_transaction({PARTITION: Offset(1, None, None)}, "g", LONG)
     producer.commit_transaction(LONG)
 
 
@@ -54,62 +54,62 @@ def goes_on(producer: KafkaProducer) -> None:
     [
         ({("t", 2**31): 1}, "g", PartitionError),
         ({("t", -1): 1}, "g", PartitionError),
-        ({(LONE, 0): 1}, "g", InvalidTopicError),
-        ({PLACE: Offset(metadata=LONE)}, "g", InvalidRecordError),
-        ({PLACE: Offset(metadata=MUCH)}, "g", InvalidRecordError),
-        ({PLACE: Offset(metadata=b"m")}, "g", RecordTypeError),
-        ({PLACE: Offset(leader_epoch=2**31)}, "g", InvalidRecordError),
-        ({PLACE: Offset(leader_epoch="e")}, "g", RecordTypeError),
-        ({PLACE: 1}, LONE, InvalidRecordError),
-        ({PLACE: 1}, MUCH, InvalidRecordError),
-        ({PLACE: 1}, GroupMetadata("g", 2**31), InvalidRecordError),
-        ({PLACE: 1}, GroupMetadata("g", 1, LONE), InvalidRecordError),
-        ({PLACE: 1}, GroupMetadata("g", 1, "m", 7), RecordTypeError),  # type: ignore[arg-type]
+        ({(SURROGATE, 0): 1}, "g", InvalidTopicError),
+        ({PARTITION: Offset(metadata=SURROGATE)}, "g", InvalidRecordError),
+        ({PARTITION: Offset(metadata=TOO_LONG)}, "g", InvalidRecordError),
+        ({PARTITION: Offset(metadata=b"m")}, "g", RecordTypeError),
+        ({PARTITION: Offset(leader_epoch=2**31)}, "g", InvalidRecordError),
+        ({PARTITION: Offset(leader_epoch="e")}, "g", RecordTypeError),
+        ({PARTITION: 1}, SURROGATE, InvalidRecordError),
+        ({PARTITION: 1}, TOO_LONG, InvalidRecordError),
+        ({PARTITION: 1}, GroupMetadata("g", 2**31), InvalidRecordError),
+        ({PARTITION: 1}, GroupMetadata("g", 1, SURROGATE), InvalidRecordError),
+        ({PARTITION: 1}, GroupMetadata("g", 1, "m", 7), RecordTypeError),  # type: ignore[arg-type]
     ],
 )
-def test_offsets_that_cannot_be_written(
+def test_invalid_offsets_are_refused(
     producer: KafkaProducer, offsets: Any, group: Any, error: type[KprodError]
 ) -> None:
     producer.begin_transaction()
     with pytest.raises(error):
         producer.send_offsets_to_transaction(offsets, group, LONG)
-    goes_on(producer)
+    assert_still_works(producer)
 
 
 @pytest.mark.parametrize(
-    ("group", "place", "error"),
+    ("group", "partition", "error"),
     [
-        (LONE, PLACE, InvalidRecordError),
-        ("", PLACE, InvalidRecordError),
-        ("g", (LONE, 0), InvalidTopicError),
+        (SURROGATE, PARTITION, InvalidRecordError),
+        ("", PARTITION, InvalidRecordError),
+        ("g", (SURROGATE, 0), InvalidTopicError),
         ("g", ("t", 2**31), PartitionError),
     ],
 )
-def test_questions_that_cannot_be_written(
-    producer: KafkaProducer, group: str, place: tuple[str, int], error: type[KprodError]
+def test_invalid_arguments_of_committed_offsets_are_refused(
+    producer: KafkaProducer, group: str, partition: tuple[str, int], error: type[KprodError]
 ) -> None:
     with pytest.raises(error):
-        TwoPhaseCommit(producer).committed_offsets(group, [TopicPartition(*place)], LONG)
+        TwoPhaseCommit(producer).committed_offsets(group, [TopicPartition(*partition)], LONG)
     producer.begin_transaction()
-    goes_on(producer)
+    assert_still_works(producer)
 
 
-def test_time_limits_that_cannot_be(producer: KafkaProducer) -> None:
+def test_invalid_timeouts_are_refused(producer: KafkaProducer) -> None:
     calls: list[Callable[[Any], object]] = [
         producer.await_producer_id,
         lambda timeout: TwoPhaseCommit(producer).committed_offsets("g", [], timeout),
     ]
-    wrong: list[tuple[Any, type[KprodError]]] = [
+    invalid: list[tuple[Any, type[KprodError]]] = [
         *((seconds, InvalidRecordError) for seconds in (-1, float("nan"), 10**18)),
         ("1", RecordTypeError),
     ]
     for call in calls:
-        for timeout, error in wrong:
+        for timeout, error in invalid:
             with pytest.raises(error, match="timeout"):
                 call(timeout)
 
 
-def test_a_call_without_a_transactional_id_is_refused_by_its_own_name() -> None:
+def test_the_error_for_a_missing_transactional_id_names_the_call() -> None:
     with KafkaProducer(bootstrap_servers="localhost:1") as producer:
         two_phase = TwoPhaseCommit(producer)
         with pytest.raises(IllegalStateError, match=r"^resume\(\) needs"):

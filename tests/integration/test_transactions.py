@@ -1,4 +1,4 @@
-"""Transactions on Apache Kafka, by both protocols: 4.3 adds partitions itself, 3.9 is told."""
+"""Transactions on Apache Kafka by both protocols: 4.3 adds partitions itself, 3.9 does not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.topic_admin import TopicAdmin
 
 PARTITIONS = 3
 SECONDS = 60.0
-"""A call's time: a whole machine may be busy with something else."""
+"""Time limit of a call; generous for a busy machine."""
 PAGE = Path(__file__).parents[2] / "docs" / "transactions.md"
 RECIPE = re.compile(r"^## Consume, transform, produce\n.*?^```py\n(.*?)^```", re.M | re.S)
 numbers = itertools.count(1)
@@ -58,8 +58,8 @@ def make(kafka: ApacheKafka) -> Iterator[Make]:
         return made[-1]
 
     yield producer
-    for one in made:
-        one.close(5)
+    for each in made:
+        each.close(5)
 
 
 def fill(producer: KafkaProducer, topic: str, text: str, count: int = 30) -> list[bytes]:
@@ -70,13 +70,11 @@ def fill(producer: KafkaProducer, topic: str, text: str, count: int = 30) -> lis
     return values
 
 
-def seen(kafka: ApacheKafka, topic: str) -> list[bytes]:
+def visible(kafka: ApacheKafka, topic: str) -> list[bytes]:
     return sorted(committed(kafka.bootstrap_servers, topic, PARTITIONS))
 
 
-def test_what_is_committed_is_seen_and_what_is_aborted_never(
-    kafka: ApacheKafka, topic: str, make: Make
-) -> None:
+def test_only_committed_records_are_visible(kafka: ApacheKafka, topic: str, make: Make) -> None:
     producer = make()
     producer.init_transactions()
     expected = []
@@ -88,7 +86,7 @@ def test_what_is_committed_is_seen_and_what_is_aborted_never(
         else:
             producer.commit_transaction()
             expected += values
-    assert seen(kafka, topic) == sorted(expected)
+    assert visible(kafka, topic) == sorted(expected)
 
 
 def test_a_second_producer_fences_the_first(kafka: ApacheKafka, topic: str, make: Make) -> None:
@@ -99,7 +97,7 @@ def test_a_second_producer_fences_the_first(kafka: ApacheKafka, topic: str, make
     first.flush()
     second.init_transactions()
     with second.transaction():
-        values = fill(second, topic, "heir")
+        values = fill(second, topic, "successor")
     with pytest.raises(ProducerFencedError) as caught:
         first.commit_transaction()
     assert caught.value.next_step is NextStep.START_AGAIN
@@ -108,20 +106,20 @@ def test_a_second_producer_fences_the_first(kafka: ApacheKafka, topic: str, make
             call()
     with pytest.raises(ProducerFencedError):
         first.send(topic, b"no more")
-    assert seen(kafka, topic) == values
+    assert visible(kafka, topic) == values
 
 
 @pytest.mark.parametrize("call", ["commit", "offsets"])
-def test_a_transaction_that_takes_too_long_is_never_committed(
+def test_an_expired_transaction_is_never_committed(
     kafka: ApacheKafka, topic: str, make: Make, call: str
 ) -> None:
-    """Protocol 2 recovers by an abort; in protocol 1 nobody can tell it from fencing."""
+    """Protocol 2 recovers by an abort; in protocol 1 it looks like fencing."""
     producer, group = make(transaction_timeout_ms=500), f"group-{next(numbers)}"
     producer.init_transactions()
     producer.begin_transaction()
     fill(producer, topic, "late")
     producer.flush()
-    # It returns when the coordinator has ended what is open.
+    # It returns once the coordinator has aborted the transaction.
     assert committed(kafka.bootstrap_servers, topic, PARTITIONS) == []
     calls: dict[str, Callable[[], object]] = {
         "commit": producer.commit_transaction,
@@ -138,11 +136,11 @@ def test_a_transaction_that_takes_too_long_is_never_committed(
     with producer.transaction() as transaction:
         values = fill(producer, topic, "next")
         transaction.send_offsets({(topic, 0): 7}, group)
-    assert seen(kafka, topic) == values
+    assert visible(kafka, topic) == values
     assert group_offset(kafka.bootstrap_servers, group, topic, 0) == 7
 
 
-def test_what_is_queued_when_a_transaction_is_aborted_is_not_sent(
+def test_queued_records_of_an_aborted_transaction_are_not_sent(
     kafka: ApacheKafka, topic: str, make: Make
 ) -> None:
     producer = make(linger_ms=60_000, delivery_timeout_ms=120_000)
@@ -155,7 +153,7 @@ def test_what_is_queued_when_a_transaction_is_aborted_is_not_sent(
     assert raw == []
 
 
-def test_offsets_move_with_the_records_or_not_at_all(
+def test_offsets_are_committed_together_with_the_records(
     kafka: ApacheKafka, topic: str, make: Make
 ) -> None:
     producer = make()
@@ -184,14 +182,14 @@ def test_an_expelled_member_cannot_commit_offsets(
     with pytest.raises(TransactionAbortableError, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
         producer.send_offsets_to_transaction({(topic, 0): 1}, member)
     producer.abort_transaction()
-    assert seen(kafka, topic) == []
+    assert visible(kafka, topic) == []
     with producer.transaction():
         values = fill(producer, topic, "next")
-    assert seen(kafka, topic) == values
+    assert visible(kafka, topic) == values
 
 
 def test_the_recipe_of_the_documentation(shared_kafka: SharedKafka) -> None:
-    """Every line once, in a second run that takes over from a first that was broken off."""
+    """Every line once, although the first run is interrupted and a second takes over."""
     servers = shared_kafka(NEWEST).bootstrap_servers
     for name in ("lines", "upper-case-lines"):
         TopicAdmin(servers).create(name, 1)
@@ -199,25 +197,25 @@ def test_the_recipe_of_the_documentation(shared_kafka: SharedKafka) -> None:
     with KafkaProducer(bootstrap_servers=servers) as source:
         source.send_many("lines", lines)
     found = RECIPE.search(PAGE.read_text())
-    assert found is not None, "the recipe has gone"
-    broken = found[1].replace("upper(), key", "nothing_of_the_kind(), key")
+    assert found is not None, "the recipe is missing"
+    broken = found[1].replace("upper(), key", "no_such_method(), key")
 
     def more_to_do() -> bool:
         done = committed(servers, "upper-case-lines", 1)
         return len(done) < len(lines)
 
-    surroundings = {"BROKERS": servers, "more_to_do": more_to_do}
-    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
-        run(broken, surroundings)
-    run(found[1], surroundings)
+    globals_ = {"BROKERS": servers, "more_to_do": more_to_do}
+    with pytest.raises(AttributeError, match="no_such_method"):
+        run(broken, globals_)
+    run(found[1], globals_)
     done = committed(servers, "upper-case-lines", 1)
     assert done == [line.upper() for line in lines]
     assert group_offset(servers, "upper-case", "lines", 0) == len(lines)
 
 
-def run(code: str, surroundings: dict[str, Any]) -> None:
-    """As a program of its own would: at its end, however that comes, consumer and producer go."""
-    names = dict(surroundings)
+def run(code: str, globals_: dict[str, Any]) -> None:
+    """Run it as a program would: consumer and producer are closed in any case."""
+    names = dict(globals_)
     try:
         exec(compile(code, "recipe", "exec"), names)
     finally:

@@ -1,4 +1,4 @@
-"""Transactions on our own broker: what a block does and tells, and calls that take long."""
+"""Transactions on the embedded broker: outcomes of context managers, and slow calls."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def producer(broker: EmbeddedBroker) -> Iterator[KafkaProducer]:
 
 @pytest.fixture
 def ready(producer: KafkaProducer) -> KafkaProducer:
-    """One that has its producer id."""
+    """A producer that has its producer id."""
     producer.init_transactions(LONG)
     return producer
 
@@ -68,7 +68,7 @@ def stored(broker: EmbeddedBroker) -> list[bytes]:
 
 
 @BOTH_ENDS
-def test_a_block_that_ends_its_transaction_itself_says_how(
+def test_the_outcome_of_a_transaction_ended_inside_the_context_manager_is_known(
     producer: KafkaProducer, call: str, outcome: str
 ) -> None:
     for failing in (True, False):
@@ -81,7 +81,7 @@ def test_a_block_that_ends_its_transaction_itself_says_how(
         assert transaction.outcome == outcome
 
 
-def test_a_block_whose_commit_has_not_ended_does_not_know(
+def test_the_outcome_is_unknown_if_the_commit_timed_out(
     broker: EmbeddedBroker, ready: KafkaProducer
 ) -> None:
     broker.faults.add(Fault(api=ApiKey.END_TXN, delay=0.5))
@@ -99,11 +99,11 @@ def test_a_block_whose_commit_has_not_ended_does_not_know(
     assert stored(broker) == [b"v"]
 
 
-@pytest.mark.parametrize("itself", [False, True])
-def test_a_commit_that_nobody_told_of_is_unknown_when_the_producer_is_fenced(
-    broker: EmbeddedBroker, itself: bool
+@pytest.mark.parametrize("commits_inside", [False, True])
+def test_an_unconfirmed_commit_of_a_fenced_producer_is_unknown(
+    broker: EmbeddedBroker, commits_inside: bool
 ) -> None:
-    """The coordinator commits, its answer is lost, and another producer takes the id over."""
+    """The coordinator commits, its response is lost, and another producer takes over the id."""
     with KafkaProducer(**options(broker), client_id="first", request_timeout_ms=1_000) as producer:
         producer.init_transactions()
         transaction = producer.transaction(timeout=30)
@@ -118,7 +118,7 @@ def test_a_commit_that_nobody_told_of_is_unknown_when_the_producer_is_fenced(
         taking.start()
         with suppress(ProducerFencedError), transaction:
             producer.send(TOPIC, b"v").get(20)
-            if itself:
+            if commits_inside:
                 producer.commit_transaction(30)
         taking.join()
         assert producer.can_only_be_closed
@@ -127,7 +127,7 @@ def test_a_commit_that_nobody_told_of_is_unknown_when_the_producer_is_fenced(
 
 
 @BOTH_ENDS
-def test_a_block_knows_of_an_end_that_its_call_has_not_waited_for(
+def test_the_outcome_is_known_if_the_transaction_ended_after_the_call_timed_out(
     broker: EmbeddedBroker, producer: KafkaProducer, call: str, outcome: str
 ) -> None:
     for failing in (True, False):
@@ -142,12 +142,12 @@ def test_a_block_knows_of_an_end_that_its_call_has_not_waited_for(
             if failing:
                 raise ZeroDivisionError
         assert transaction.outcome == outcome
-        with suppress(IllegalStateError):  # an abort at the end of the block has heard it
+        with suppress(IllegalStateError):  # the abort at the end of the block may have confirmed it
             getattr(producer, call)(30)
 
 
 @pytest.mark.parametrize("where", ["record", "offsets", "application"])
-def test_the_next_block_waits_for_an_abort_that_was_not_heard(
+def test_the_next_transaction_waits_for_an_unconfirmed_abort(
     broker: EmbeddedBroker, ready: KafkaProducer, where: str
 ) -> None:
     broker.faults.add(Fault(api=ApiKey.END_TXN, delay=1.0, times=1))
@@ -175,7 +175,7 @@ def test_the_next_block_waits_for_an_abort_that_was_not_heard(
     assert stored(broker) == [b"v"]
 
 
-def test_a_record_of_an_aborted_transaction_that_may_be_stored_says_so(
+def test_the_error_of_an_aborted_record_says_that_it_may_be_stored(
     broker: EmbeddedBroker,
 ) -> None:
     with KafkaProducer(**options(broker), request_timeout_ms=500) as producer:
@@ -191,7 +191,7 @@ def test_a_record_of_an_aborted_transaction_that_may_be_stored_says_so(
     assert "before" not in str(caught.value)
 
 
-def test_a_block_whose_producer_is_closed_during_its_commit_does_not_know(
+def test_the_outcome_is_unknown_if_the_producer_is_closed_during_the_commit(
     broker: EmbeddedBroker, ready: KafkaProducer
 ) -> None:
     broker.faults.add(Fault(api=ApiKey.END_TXN, delay=1.0))
@@ -210,7 +210,7 @@ def test_a_block_whose_producer_is_closed_during_its_commit_does_not_know(
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_a_block_that_has_prepared_its_transaction_does_not_know(
+def test_the_outcome_of_a_prepared_transaction_is_unknown(
     broker: EmbeddedBroker, producer: KafkaProducer, closed: bool
 ) -> None:
     transaction = producer.transaction()
@@ -219,15 +219,15 @@ def test_a_block_that_has_prepared_its_transaction_does_not_know(
         prepared = TwoPhaseCommit(producer).prepare()
         if closed:
             producer.close()
-        with KafkaProducer(**options(broker)) as heir:
-            TwoPhaseCommit(heir).resume(prepared)
-            heir.commit_transaction(30)
+        with KafkaProducer(**options(broker)) as successor:
+            TwoPhaseCommit(successor).resume(prepared)
+            successor.commit_transaction(30)
         raise ZeroDivisionError
     assert transaction.outcome == "unknown"
     assert stored(broker) == [b"v"]
 
 
-def test_a_signal_in_the_commit_of_a_block_leaves_its_outcome_unknown(
+def test_the_outcome_is_unknown_after_a_signal_during_the_commit(
     broker: EmbeddedBroker, ready: KafkaProducer
 ) -> None:
     broker.faults.add(Fault(api=ApiKey.END_TXN, delay=1.0))
@@ -239,7 +239,7 @@ def test_a_signal_in_the_commit_of_a_block_leaves_its_outcome_unknown(
     ready.commit_transaction(30)
 
 
-def test_a_commit_that_fails_while_the_producer_closes_is_aborted(
+def test_closing_aborts_a_transaction_whose_commit_failed(
     broker: EmbeddedBroker, ready: KafkaProducer
 ) -> None:
     ready.begin_transaction()
@@ -253,10 +253,10 @@ def test_a_commit_that_fails_while_the_producer_closes_is_aborted(
 
 
 @pytest.mark.parametrize("prepares", [False, True])
-def test_the_end_of_a_transaction_waits_for_no_batch_that_lingers(
+def test_ending_a_transaction_does_not_wait_for_linger_ms(
     broker: EmbeddedBroker, prepares: bool
 ) -> None:
-    """The first one as well, and where the sender's own thread is at work: after much was sent."""
+    """Also the first one, and when the sender thread works because much was sent."""
     patient: dict[str, Any] = {"linger_ms": 100_000, "batch_size": 1000, "batch_max_size": 1000}
     with KafkaProducer(**options(broker), **patient) as producer:
         producer.init_transactions()
@@ -264,25 +264,27 @@ def test_the_end_of_a_transaction_waits_for_no_batch_that_lingers(
             producer.begin_transaction()
             producer.send_many(TOPIC, [b"x" * 100] * count)
             if prepares:
-                TwoPhaseCommit(producer).prepare(timeout=20)  # raises when the time is over
+                TwoPhaseCommit(producer).prepare(timeout=20)  # raises on timeout
             producer.commit_transaction(timeout=20)
     assert len(stored(broker)) == 102
 
 
 def test_one_transaction_over_many_partitions() -> None:
     """A thousand with ``KPROD_CAMPAIGN=long``."""
-    places = range(1000 if os.environ.get("KPROD_CAMPAIGN") == "long" else 100)
-    with EmbeddedBroker(topics={"wide": len(places)}) as broker:
+    partitions = range(1000 if os.environ.get("KPROD_CAMPAIGN") == "long" else 100)
+    with EmbeddedBroker(topics={"wide": len(partitions)}) as broker:
         with KafkaProducer(**options(broker)) as producer:
             for end in ("lost", "kept"):
                 with suppress(ZeroDivisionError), producer.transaction():
-                    producer.send_many("wide", [end.encode()] * len(places), partitions=places)
+                    producer.send_many(
+                        "wide", [end.encode()] * len(partitions), partitions=partitions
+                    )
                     producer.flush()
                     if end == "lost":
                         raise ZeroDivisionError
         assert not open_transactions(broker.bootstrap_servers)
         found = broker.records("wide", committed=True)
-    assert len(found) == len(places)
+    assert len(found) == len(partitions)
     assert {(record.offset, record.value) for record in found} == {(2, b"kept")}
 
 
@@ -292,22 +294,22 @@ def test_a_commit_after_a_takeover_is_fenced(fences: bool) -> None:
     with (
         EmbeddedBroker(topics={TOPIC: 2}, transaction_config=config) as broker,
         KafkaProducer(**options(broker)) as zombie,
-        KafkaProducer(**options(broker)) as heir,
+        KafkaProducer(**options(broker)) as successor,
     ):
         zombie.init_transactions()
         zombie.begin_transaction()
         zombie.send(TOPIC, b"late").get(10)
         broker.time_out_transactions()
-        heir.init_transactions()
+        successor.init_transactions()
         with pytest.raises(ProducerFencedError) as caught:
             zombie.commit_transaction()
         assert caught.value.next_step is NextStep.START_AGAIN
 
 
-def test_a_member_of_a_group_says_who_it_is_with_confluents_own_object(
+def test_group_metadata_of_a_confluent_consumer_is_accepted(
     broker: EmbeddedBroker,
 ) -> None:
-    """What ``consumer_group_metadata()`` returns: of a member, and of one that was expelled."""
+    """``consumer_group_metadata()`` of a member and of an expelled member."""
     settings: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
     consumer = Consumer({**settings, "group.id": "group", "log_level": 2})
     producer = ConfluentProducer({**settings, "transactional.id": "tx"})
@@ -318,8 +320,8 @@ def test_a_member_of_a_group_says_who_it_is_with_confluents_own_object(
         member = consumer.consumer_group_metadata()
         producer.init_transactions(60)
         producer.begin_transaction()
-        places = [TopicPartition(TOPIC, 0, 7)]
-        producer.send_offsets_to_transaction(places, member, 60)
+        offsets = [TopicPartition(TOPIC, 0, 7)]
+        producer.send_offsets_to_transaction(offsets, member, 60)
         producer.commit_transaction(60)
         native = {**options(broker), "transactional_id": "native"}
         with KafkaProducer(**native) as other, other.transaction() as transaction:
@@ -345,13 +347,13 @@ async def offsets_by_asyncio(native: dict[str, Any], member: Any) -> None:
         await transaction.send_offsets({(TOPIC, 1): 9}, member)
 
 
-def test_a_code_that_is_answered_again_and_again_is_the_cause(
+def test_a_repeated_error_code_is_the_cause_of_the_timeout(
     broker: EmbeddedBroker, producer: KafkaProducer
 ) -> None:
     loading = Fault(api=ApiKey.INIT_PRODUCER_ID, error=14, times=None)
     with broker.faults.active(loading):
         with pytest.raises(TransactionTimeoutError):
-            producer.init_transactions(SOON)  # it goes on, and may not have been answered yet
+            producer.init_transactions(SOON)  # it continues, possibly before the first response
         while loading.hits < 2:
             time.sleep(0.01)
         with pytest.raises(TransactionTimeoutError, match="COORDINATOR_LOAD_IN_PROGRESS") as caught:
@@ -360,7 +362,7 @@ def test_a_code_that_is_answered_again_and_again_is_the_cause(
     producer.init_transactions(LONG)
 
 
-def test_a_trouble_that_has_passed_is_no_cause(
+def test_a_past_error_is_not_the_cause_of_a_timeout(
     broker: EmbeddedBroker, producer: KafkaProducer
 ) -> None:
     broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, cut_at=0))
@@ -375,7 +377,7 @@ def test_a_trouble_that_has_passed_is_no_cause(
     producer.commit_transaction(LONG)
 
 
-def test_a_transaction_hears_of_an_init_that_has_ended_too_late(
+def test_a_transaction_can_begin_after_init_completed_late(
     broker: EmbeddedBroker, producer: KafkaProducer
 ) -> None:
     broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, delay=SOON))
@@ -395,7 +397,7 @@ def times(producer: KafkaProducer) -> dict[str, float]:
     return {call: metrics[f"txn-{call}-time-ns-total"] for call in CALLS}
 
 
-def test_each_call_adds_to_its_own_time(producer: KafkaProducer) -> None:
+def test_each_transactional_call_has_its_own_time_metric(producer: KafkaProducer) -> None:
     assert set(times(producer).values()) == {0.0}
     producer.init_transactions()
     after_init = times(producer)
@@ -414,11 +416,11 @@ def test_each_call_adds_to_its_own_time(producer: KafkaProducer) -> None:
 
 PARTITIONS = 36
 SLOW = 0.02
-"""Seconds that a Produce request takes: five are always under way then."""
+"""Seconds per Produce request: keeps five in flight."""
 
 
-def test_a_group_hears_of_offsets_while_records_fill_its_connection() -> None:
-    over, full = threading.Event(), threading.Event()
+def test_offsets_are_sent_while_records_saturate_the_connection() -> None:
+    stopped, full = threading.Event(), threading.Event()
     with (
         EmbeddedBroker(topics={"busy": PARTITIONS, "in": 1}) as broker,
         KafkaProducer(**options(broker)) as producer,
@@ -426,11 +428,11 @@ def test_a_group_hears_of_offsets_while_records_fill_its_connection() -> None:
 
         def send_without_end() -> None:
             for number in itertools.count():
-                if over.is_set():
+                if stopped.is_set():
                     return
                 producer.send("busy", bytes(100), partition=number % PARTITIONS)
                 if number % 5 == 0:
-                    over.wait(0.001)
+                    stopped.wait(0.001)
                 if number == 500:
                     full.set()
 
@@ -444,6 +446,6 @@ def test_a_group_hears_of_offsets_while_records_fill_its_connection() -> None:
             assert full.wait(30)
             producer.send_offsets_to_transaction({("in", 0): 5}, "group", timeout=8)
         finally:
-            over.set()
+            stopped.set()
             sending.join(30)
         producer.abort_transaction(30)

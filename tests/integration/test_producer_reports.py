@@ -1,4 +1,4 @@
-"""Nothing is lost in silence, mistakes are answered in words, and what is plugged in is closed."""
+"""Callbacks, waits, error messages, logged failures and the closing of plug-ins."""
 
 from __future__ import annotations
 
@@ -32,46 +32,46 @@ def producer(servers: str) -> Iterator[KafkaProducer]:
         yield made
 
 
-def test_callbacks_that_were_added_before_have_run_when_get_returns(
+def test_get_returns_after_the_callbacks_added_before(
     producer: KafkaProducer,
 ) -> None:
     for _ in range(ROUNDS):
-        heard: list[object] = []
-        future = producer.send("t", b"v").add_callback(heard.append)
+        called: list[object] = []
+        future = producer.send("t", b"v").add_callback(called.append)
         stored = future.get(30)
-        assert heard == [stored]
+        assert called == [stored]
 
 
-@pytest.mark.parametrize("waits", ["get", "get of many", "flush"])
-def test_a_wait_that_ends_first_does_not_say_that_nothing_is_stored(waits: str) -> None:
-    """The application that sends again what is certainly not stored must not take it for that."""
+@pytest.mark.parametrize("wait", ["get", "get of many", "flush"])
+def test_a_wait_that_times_out_says_that_the_record_may_be_stored(wait: str) -> None:
+    """Otherwise an application would send it again."""
     cluster = ScriptedCluster(topics={"t": [1]})
     cluster.add(1)
     with producer_before(cluster) as producer:
         producer.send("t", b"first").get(30)
         cluster.brokers[1].next(ApiKey.PRODUCE, silence)
-        many = waits == "get of many"
+        many = wait == "get of many"
         sent = producer.send_many("t", [b"v"]) if many else producer.send("t", b"v")
         with pytest.raises(KprodTimeoutError) as raised:
-            producer.flush(0.01) if waits == "flush" else sent.get(0.01)
+            producer.flush(0.01) if wait == "flush" else sent.get(0.01)
         assert not sent.is_done
         assert raised.value.persisted is Persisted.MAYBE
         producer.close(0)
 
 
-def test_get_in_a_callback_of_the_same_record_does_not_wait_for_it(producer: KafkaProducer) -> None:
-    heard: list[object] = []
+def test_get_in_a_callback_of_the_same_record_does_not_deadlock(producer: KafkaProducer) -> None:
+    results: list[object] = []
     future = producer.send("t", b"v")
-    future.add_callback(lambda _: heard.append(future.get(30)))
-    assert future.get(30) == heard[0]
+    future.add_callback(lambda _: results.append(future.get(30)))
+    assert future.get(30) == results[0]
 
 
 async def a_coroutine(_: object) -> None:
-    """Nobody would await it."""
+    """It would never be awaited."""
 
 
 @pytest.mark.parametrize("callback", [None, 3, a_coroutine])
-def test_what_cannot_be_called_back_is_refused(producer: KafkaProducer, callback: Any) -> None:
+def test_invalid_callbacks_are_refused(producer: KafkaProducer, callback: Any) -> None:
     future = producer.send("t", b"v")
     for add in ("add_callback", "add_errback", "add_both", "add_done_callback"):
         with pytest.raises(RecordTypeError, match="a delivery callback must"):
@@ -79,7 +79,7 @@ def test_what_cannot_be_called_back_is_refused(producer: KafkaProducer, callback
 
 
 @pytest.mark.parametrize("pending", [True, False])
-def test_a_time_to_wait_is_checked(producer: KafkaProducer, pending: bool) -> None:
+def test_an_invalid_timeout_of_get_is_refused(producer: KafkaProducer, pending: bool) -> None:
     future = producer.send("t", b"v")
     if not pending:
         future.get(30)
@@ -91,7 +91,7 @@ def test_a_time_to_wait_is_checked(producer: KafkaProducer, pending: bool) -> No
 
 
 @pytest.mark.parametrize("value", [math.nan, [math.inf], {"a": -math.inf}])
-def test_json_has_no_words_for_nan(servers: str, value: object) -> None:
+def test_the_json_serializer_refuses_nan_and_infinity(servers: str, value: object) -> None:
     with (
         KafkaProducer(bootstrap_servers=servers, value_serializer="json") as producer,
         pytest.raises(SerializationError, match="JSON compliant"),
@@ -100,21 +100,21 @@ def test_json_has_no_words_for_nan(servers: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "kind", "said"),
+    ("make", "kind", "message"),
     [
         (lambda: KafkaProducer("host:9092"), TypeError, "bootstrap_servers='host:9092'"),
         (lambda: KafkaProducer({"acks": 1}), TypeError, r"KafkaProducer\(\*\*options\)"),
         (lambda: KafkaProducer(bootstrap_servers="a;b"), ConfigError, "separate addresses with"),
     ],
 )
-def test_a_producer_made_in_a_wrong_way_says_what_was_meant(
-    make: Callable[[], KafkaProducer], kind: type[Exception], said: str
+def test_wrong_constructor_arguments_raise_with_a_hint(
+    make: Callable[[], KafkaProducer], kind: type[Exception], message: str
 ) -> None:
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=message):
         make()
 
 
-def test_records_that_fail_while_nobody_looks_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_unobserved_failures_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     options: dict[str, Any] = {"linger_ms": 50_000, "request_timeout_ms": 50}
     with EmbeddedBroker(topics={"t": 1}) as broker:
         servers = broker.bootstrap_servers
@@ -125,7 +125,7 @@ def test_records_that_fail_while_nobody_looks_are_told_of(caplog: pytest.LogCapt
         for producer in (unread, watched):
             producer.partitions_for("t")
         for _ in range(3):
-            unread.send("t", b"v").add_callback(print)  # of success only
+            unread.send("t", b"v").add_callback(print)  # for successes only
             watched.send("t", b"v").add_errback(lambda _: None)
     for producer in (unread, watched):
         producer.close(0)
@@ -148,38 +148,44 @@ except kprod.errors.IllegalStateError as error:
 
 
 @pytest.mark.parametrize("name", ["gevent.monkey", "eventlet.patcher"])
-def test_green_threads_are_refused_at_once(name: str) -> None:
-    said = run_python("-c", PATCHED.format(name=name)).stdout
-    assert said.startswith(f"{name.partition('.')[0]} has replaced Python's threads")
+def test_monkey_patched_threads_are_refused(name: str) -> None:
+    printed = run_python("-c", PATCHED.format(name=name)).stdout
+    assert printed.startswith(f"{name.partition('.')[0]} has replaced Python's threads")
 
 
-def test_what_is_plugged_in_is_closed_once_and_last(servers: str) -> None:
+def test_serializers_partitioner_and_interceptors_are_closed_once_after_all_records(
+    servers: str,
+) -> None:
     calls: list[str] = []
 
-    def noting(call: str, result: object = None) -> Callable[..., object]:
-        def note(*_: object) -> object:
+    def recording(call: str, result: object = None) -> Callable[..., object]:
+        def record(*_: object) -> object:
             calls.append(call)
             return result
 
-        return note
+        return record
 
-    plug: Any = SimpleNamespace(
-        serialize=noting("serialize", b""),
-        choose=noting("choose", 0),
-        appended=noting("appended"),
-        on_acknowledgement=noting("acknowledged"),
-        on_send_error=noting("failed"),
-        close=noting("close"),
+    plugin: Any = SimpleNamespace(
+        serialize=recording("serialize", b""),
+        choose=recording("choose", 0),
+        appended=recording("appended"),
+        on_acknowledgement=recording("acknowledged"),
+        on_send_error=recording("failed"),
+        close=recording("close"),
     )
-    plugs = {"key_serializer": plug, "value_serializer": plug, "partitioner": plug}
-    producer = KafkaProducer(bootstrap_servers=servers, **plugs, interceptors=[plug], linger_ms=50)
+    plugins = {"key_serializer": plugin, "value_serializer": plugin, "partitioner": plugin}
+    producer = KafkaProducer(
+        bootstrap_servers=servers, **plugins, interceptors=[plugin], linger_ms=50
+    )
     producer.send("t", b"")
     producer.close()
     producer.close()
     assert calls == ["serialize", "serialize", "choose", "appended", "acknowledged", "close"]
 
 
-def test_records_of_a_hook_are_told_to_no_hook(broker: EmbeddedBroker) -> None:
+def test_records_sent_by_an_interceptor_are_not_passed_to_interceptors(
+    broker: EmbeddedBroker,
+) -> None:
     audited: KafkaProducer
     auditing = SimpleNamespace(on_acknowledgement=lambda _: audited.send("audit", b"stored"))
     servers = broker.bootstrap_servers
