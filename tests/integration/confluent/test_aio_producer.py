@@ -1,4 +1,4 @@
-"""A program written for confluent_kafka.aio.AIOProducer, with one line changed."""
+"""AIOProducer as a drop-in replacement for confluent_kafka.aio.AIOProducer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.integration.confluent.test_producer import LONG
 from tests.support.ports import free_port
 
 
-async def test_the_future_of_a_record_has_its_message(servers: str) -> None:
+async def test_the_future_of_a_record_returns_its_message(servers: str) -> None:
     async with AIOProducer({"bootstrap.servers": servers}) as producer:
         await producer.set_sasl_credentials("user", "password")
         topics = await producer.list_topics("t", LONG)
@@ -40,7 +40,7 @@ async def test_the_future_of_a_record_has_its_message(servers: str) -> None:
         assert len(producer) == 0
 
 
-async def test_a_flush_returns_when_all_futures_are_done(servers: str) -> None:
+async def test_flush_returns_after_all_futures_are_done(servers: str) -> None:
     async with AIOProducer({"bootstrap.servers": servers}) as producer:
         futures = [await producer.produce("t", b"%d" % n, partition=0) for n in range(5_000)]
         assert await producer.flush() == 0
@@ -50,17 +50,17 @@ async def test_a_flush_returns_when_all_futures_are_done(servers: str) -> None:
         assert await producer.poll() == 0
 
 
-@pytest.mark.parametrize("room", [100_000, 100])
-async def test_records_of_many_tasks_stay_in_the_order_of_their_calls(room: int) -> None:
-    """Tasks that come while others wait for room, or after the loop had to run, go behind them."""
+@pytest.mark.parametrize("queue_limit", [100_000, 100])
+async def test_records_of_many_tasks_keep_the_order_of_their_calls(queue_limit: int) -> None:
+    """Later tasks queue behind those that wait for space in the queue."""
     tasks: list[asyncio.Task[asyncio.Future[Any]]] = []
     with EmbeddedBroker(topics={"ordered": 1}) as broker:
-        limits = {"queue.buffering.max.messages": room}
+        limits = {"queue.buffering.max.messages": queue_limit}
         async with AIOProducer(
             {"bootstrap.servers": broker.bootstrap_servers, **limits}
         ) as producer:
-            for wave in [700, *[7] * 100]:
-                numbers = range(len(tasks), len(tasks) + wave)
+            for count in [700, *[7] * 100]:
+                numbers = range(len(tasks), len(tasks) + count)
                 calls = [producer.produce("ordered", b"%d" % number) for number in numbers]
                 tasks += map(asyncio.create_task, calls)
                 await asyncio.sleep(0)
@@ -68,8 +68,8 @@ async def test_records_of_many_tasks_stay_in_the_order_of_their_calls(room: int)
         assert [int(record.value or b"") for record in broker.records("ordered")] == [*range(1400)]
 
 
-class Hears:
-    """An interceptor that notes the first bytes of each record."""
+class RecordingInterceptor:
+    """An interceptor that keeps the first bytes of each record."""
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []
@@ -83,11 +83,15 @@ class Hears:
         self.failed.append(record.value[:4])
 
 
-async def test_interceptors_hear_of_a_record_that_waits_for_memory_once() -> None:
-    hears, slow = Hears(), Fault(api=ApiKey.PRODUCE, delay=0.2, times=3)
+async def test_interceptors_are_called_once_for_a_record_that_waits_for_memory() -> None:
+    interceptor, slow = RecordingInterceptor(), Fault(api=ApiKey.PRODUCE, delay=0.2, times=3)
     values = [b"%04d" % number + bytes(size) for number in range(100) for size in (1000, 20_000)]
     with EmbeddedBroker(topics={"t": 1}) as broker, broker.faults.active(slow):
-        small = {"batch.size": 16_384, "queue.buffering.max.kbytes": 64, "interceptors": [hears]}
+        small = {
+            "batch.size": 16_384,
+            "queue.buffering.max.kbytes": 64,
+            "interceptors": [interceptor],
+        }
         conf = {"bootstrap.servers": broker.bootstrap_servers, **small}
         async with AIOProducer(conf) as producer:
             await producer.list_topics("t", LONG)
@@ -95,11 +99,13 @@ async def test_interceptors_hear_of_a_record_that_waits_for_memory_once() -> Non
             with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
                 await (await producer.produce("t", bytes(100_000)))
         assert [record.value for record in broker.records("t")] == values
-    assert hears.sent == [*(value[:4] for value in values), bytes(4)]
-    assert hears.failed == [bytes(4)]
+    assert interceptor.sent == [*(value[:4] for value in values), bytes(4)]
+    assert interceptor.failed == [bytes(4)]
 
 
-async def test_close_refuses_records_first_and_every_close_returns_at_the_end(servers: str) -> None:
+async def test_close_refuses_new_records_and_concurrent_closes_wait_for_the_end(
+    servers: str,
+) -> None:
     producer = AIOProducer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1})
     future = await producer.produce("t", b"v")
     waiting = asyncio.create_task(producer.produce("t", b"v"))
@@ -115,24 +121,24 @@ async def test_close_refuses_records_first_and_every_close_returns_at_the_end(se
     await asyncio.gather(*closes)
 
 
-async def given_up_by_close(producer: AIOProducer) -> None:
+async def close_with_timeout(producer: AIOProducer) -> None:
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(producer.close(), 0.05)
 
 
-async def given_up_by_time(producer: AIOProducer) -> None:
+async def expire(producer: AIOProducer) -> None:
     assert await producer.flush(0) == 1
 
 
 @pytest.mark.parametrize(
     ("give_up", "options", "code"),
     [
-        (given_up_by_close, {}, KafkaError._PURGE_QUEUE),
-        (given_up_by_time, {"message.timeout.ms": 50}, KafkaError._MSG_TIMED_OUT),
+        (close_with_timeout, {}, KafkaError._PURGE_QUEUE),
+        (expire, {"message.timeout.ms": 50}, KafkaError._MSG_TIMED_OUT),
         (AIOProducer.purge, {}, KafkaError._PURGE_QUEUE),
     ],
 )
-async def test_a_record_that_is_not_delivered_fails_its_future(
+async def test_the_future_of_an_undelivered_record_raises(
     nobody: str, give_up: Callable[[AIOProducer], Any], options: dict[str, Any], code: int
 ) -> None:
     async with AIOProducer({"bootstrap.servers": nobody, **options}) as producer:
@@ -143,7 +149,9 @@ async def test_a_record_that_is_not_delivered_fails_its_future(
         assert caught.value.args[0] == code
 
 
-async def test_a_record_that_is_refused_fails_its_future_and_a_mistake_raises(servers: str) -> None:
+async def test_a_refused_record_fails_its_future_and_an_invalid_argument_raises(
+    servers: str,
+) -> None:
     async with AIOProducer({"bootstrap.servers": servers}) as producer:
         with pytest.raises(KafkaException) as caught:
             await (await producer.produce("t", b"v" * 2_000_000))
@@ -153,7 +161,7 @@ async def test_a_record_that_is_refused_fails_its_future_and_a_mistake_raises(se
         assert len(producer) == 0
 
 
-async def test_a_future_that_is_cancelled_ends_no_record(servers: str) -> None:
+async def test_cancelling_a_future_does_not_cancel_its_record(servers: str) -> None:
     async with AIOProducer({"bootstrap.servers": servers}) as producer:
         cancelled = await producer.produce("t", b"first", partition=2)
         kept = await producer.produce("t", b"second", partition=2)
@@ -163,27 +171,27 @@ async def test_a_future_that_is_cancelled_ends_no_record(servers: str) -> None:
 
 
 async def test_callbacks_run_in_the_loop_and_may_be_coroutines(nobody: str) -> None:
-    heard: list[tuple[Any, threading.Thread]] = []
-    told: list[str] = []
+    calls: list[tuple[Any, threading.Thread]] = []
+    errors: list[str] = []
 
     async def stats_cb(text: str) -> None:
         await asyncio.sleep(0)
-        heard.append((json.loads(text)["type"], threading.current_thread()))
+        calls.append((json.loads(text)["type"], threading.current_thread()))
 
     def error_cb(error: KafkaError) -> None:
-        heard.append((error.code(), threading.current_thread()))
-        raise ValueError("told to the loop")
+        calls.append((error.code(), threading.current_thread()))
+        raise ValueError("for the exception handler")
 
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda loop, about: told.append(str(about)))
+    loop.set_exception_handler(lambda loop, context: errors.append(str(context)))
     callbacks = {"error_cb": error_cb, "stats_cb": stats_cb, "statistics.interval.ms": 10}
     async with AIOProducer({"bootstrap.servers": nobody, **callbacks}):
-        wanted = {"producer", KafkaError._ALL_BROKERS_DOWN}
-        while not wanted <= {what for what, _ in heard}:
+        expected = {"producer", KafkaError._ALL_BROKERS_DOWN}
+        while not expected <= {event for event, _ in calls}:
             await asyncio.sleep(0.01)
-    assert {thread for _, thread in heard} == {threading.current_thread()}
-    assert told
-    assert all("error_cb" in about for about in told)
+    assert {thread for _, thread in calls} == {threading.current_thread()}
+    assert errors
+    assert all("error_cb" in context for context in errors)
 
 
 async def test_transactions(servers: str) -> None:
@@ -202,7 +210,7 @@ async def test_transactions(servers: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
-async def test_close_lets_a_call_of_a_transaction_end(end: str) -> None:
+async def test_close_waits_for_a_commit_or_abort(end: str) -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         conf = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "mine"}
         producer = AIOProducer(conf)
@@ -214,27 +222,27 @@ async def test_close_lets_a_call_of_a_transaction_end(end: str) -> None:
         assert [record.value for record in broker.records("t", committed=True)] == expected
 
 
-async def test_close_waits_for_no_thread_that_waits_for_a_broker(nobody: str) -> None:
+async def test_close_does_not_wait_for_a_call_that_waits_for_a_broker(nobody: str) -> None:
     producer = AIOProducer({"bootstrap.servers": nobody}, max_workers=1)
-    asked = asyncio.create_task(producer.list_topics())
+    listing = asyncio.create_task(producer.list_topics())
     await asyncio.sleep(0.1)
     await producer.close()
     with pytest.raises(KafkaException, match="_DESTROY"):
-        await asked
+        await listing
 
 
-async def test_a_wait_for_a_broker_keeps_nobody_else_waiting() -> None:
+async def test_a_call_that_waits_for_a_broker_does_not_block_others() -> None:
     port = free_port()
     async with AIOProducer({"bootstrap.servers": f"127.0.0.1:{port}"}) as producer:
-        asked = asyncio.create_task(producer.list_topics(timeout=LONG))
+        listing = asyncio.create_task(producer.list_topics(timeout=LONG))
         with pytest.raises(KafkaException):
             await producer.list_topics(timeout=0.01)
-        assert not asked.done()
+        assert not listing.done()
         with EmbeddedBroker(listeners=[Listener(port=port)], topics={"t": 1}):
-            assert "t" in (await asked).topics
+            assert "t" in (await listing).topics
 
 
-async def test_after_close_everything_raises(servers: str) -> None:
+async def test_every_call_after_close_raises(servers: str) -> None:
     with ThreadPoolExecutor(1) as executor:
         producer = AIOProducer({"bootstrap.servers": servers}, executor=executor)
         future = await producer.produce("t", b"v")
@@ -249,7 +257,7 @@ async def test_after_close_everything_raises(servers: str) -> None:
         assert executor.submit(int).result() == 0  # it belongs to the application
 
 
-async def test_one_that_is_dropped_ends(nobody: str) -> None:
+async def test_a_dropped_producer_warns_and_ends_its_threads(nobody: str) -> None:
     conf = {"bootstrap.servers": nobody, "client.id": "dropped"}
     producer = AIOProducer(conf)
     assert await producer.flush() == 0
@@ -260,7 +268,7 @@ async def test_one_that_is_dropped_ends(nobody: str) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_it_is_called_as_theirs_is() -> None:
+def test_signatures_equal_those_of_confluent_kafka() -> None:
     theirs = confluent_kafka.aio.AIOProducer
     ours = inspect.signature(AIOProducer).parameters
     assert list(ours) == list(inspect.signature(theirs).parameters)
@@ -269,24 +277,24 @@ def test_it_is_called_as_theirs_is() -> None:
             assert inspect.iscoroutinefunction(getattr(AIOProducer, name)), name
 
 
-async def test_callbacks_run_in_the_loop_while_it_closes_too(servers: str) -> None:
-    """Statistics are due when ``close`` has gone to a thread of the executor, and serves there."""
+async def test_callbacks_run_in_the_loop_during_close(servers: str) -> None:
+    """Statistics are due while ``close`` runs in a thread of the executor."""
     threads: set[int] = set()
 
-    class Late(ThreadPoolExecutor):
-        def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
-            def late() -> Any:
+    class SlowExecutor(ThreadPoolExecutor):
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+            def slow_call() -> Any:
                 time.sleep(0.05)
-                return fn(*args, **named)
+                return fn(*args, **kwargs)
 
-            return super().submit(late)
+            return super().submit(slow_call)
 
     conf = {
         "bootstrap.servers": servers,
         "statistics.interval.ms": 10,
-        "stats_cb": lambda told: threads.add(threading.get_ident()),
+        "stats_cb": lambda _: threads.add(threading.get_ident()),
     }
-    with Late() as executor:
+    with SlowExecutor() as executor:
         async with AIOProducer(conf, executor=executor) as producer:
             await (await producer.produce("t", b"v"))
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What the confluent face takes as configuration, and the callbacks besides delivery reports."""
+"""Configuration of the confluent producer, and callbacks other than delivery reports."""
 
 from __future__ import annotations
 
@@ -33,38 +33,40 @@ SASL = {
 LOGIN = {"security.protocol": "sasl_plaintext", "sasl.username": "user", "sasl.password": "1234"}
 
 
-def test_none_is_for_an_option_that_is_not_set() -> None:
-    heard: list[dict[str, Any]] = []
+def test_none_means_that_an_option_is_not_set() -> None:
+    statistics: list[dict[str, Any]] = []
     options = {"bootstrap.servers": None, "statistics.interval.ms": 1}
-    with Producer({**options, "stats_cb": lambda text: heard.append(json.loads(text))}) as producer:
+    with Producer(
+        {**options, "stats_cb": lambda text: statistics.append(json.loads(text))}
+    ) as producer:
         producer.produce("t", b"v")
-        while not heard or heard[-1]["msg_cnt"] == 0:
+        while not statistics or statistics[-1]["msg_cnt"] == 0:
             producer.poll(LONG)
         producer.purge()
-    assert (heard[-1]["brokers"], heard[-1]["msg_cnt"]) == ({}, 1)
+    assert (statistics[-1]["brokers"], statistics[-1]["msg_cnt"]) == ({}, 1)
 
 
-def test_options_of_topics_override_the_others() -> None:
+def test_default_topic_config_overrides_other_options() -> None:
     reports = Reports()
-    of_topics = {"message.timeout.ms": 100}
-    options = {"message.timeout.ms": 600_000, "default.topic.config": of_topics}
+    topic_options = {"message.timeout.ms": 100}
+    options = {"message.timeout.ms": 600_000, "default.topic.config": topic_options}
     with Producer({"bootstrap.servers": f"127.0.0.1:{free_port()}", **options}) as producer:
         producer.produce("t", "value", on_delivery=reports)
         assert producer.flush(LONG) == 0
     assert reports.codes == ["_MSG_TIMED_OUT"]
-    assert "Message timed out" in reports.heard[0][1].error().str()
+    assert "Message timed out" in reports.received[0][1].error().str()
 
 
-def test_poll_tells_of_a_broker_that_asks_for_fewer_requests(broker: EmbeddedBroker) -> None:
-    heard: list[ThrottleEvent] = []
+def test_poll_calls_throttle_cb(broker: EmbeddedBroker) -> None:
+    events: list[ThrottleEvent] = []
     broker.faults.add(Fault(api=ApiKey.PRODUCE, throttle_ms=20))
-    options = {"bootstrap.servers": broker.bootstrap_servers, "throttle_cb": heard.append}
+    options = {"bootstrap.servers": broker.bootstrap_servers, "throttle_cb": events.append}
     with Producer(options) as producer:
         producer.produce("t", "value")
-        while not heard:
+        while not events:
             producer.poll(LONG)
-    assert heard[0] == (broker.bootstrap_servers, heard[0].broker_id, 0.02)
-    assert str(heard[0]).endswith(" throttled for 20 ms")
+    assert events[0] == (broker.bootstrap_servers, events[0].broker_id, 0.02)
+    assert str(events[0]).endswith(" throttled for 20 ms")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def test_poll_tells_of_a_broker_that_asks_for_fewer_requests(broker: EmbeddedBro
         ({"enable.idempotence": "1"}, "enable_idempotence", True),
     ],
 )
-def test_a_given_value_counts_first_and_then_that_of_the_profile(
+def test_explicit_options_override_the_profile(
     options: dict[str, Any], name: str, value: object
 ) -> None:
     with Producer(options) as producer:
@@ -94,18 +96,18 @@ def test_a_given_value_counts_first_and_then_that_of_the_profile(
         assert getattr(native.config, name) == value
 
 
-def test_canonical_names_are_refused_and_other_ways_to_look_names_up_are_not() -> None:
+def test_only_canonical_dns_lookup_is_refused() -> None:
     canonical = "resolve_canonical_bootstrap_servers_only"
     with pytest.raises(KafkaException, match="canonical names are not looked up: put them into"):
         Producer({"client.dns.lookup": canonical})
-    made: tuple[Any, ...] = kprod.KafkaProducer, kprod.kafka.KafkaProducer
-    for make in made:
+    classes: tuple[Any, ...] = kprod.KafkaProducer, kprod.kafka.KafkaProducer
+    for make in classes:
         with pytest.raises(ValueError, match="client_dns_lookup cannot be used: canonical names"):
             make(bootstrap_servers="localhost:1", client_dns_lookup=canonical)
     Producer({"client.dns.lookup": "use_all_dns_ips"}).close()
 
 
-def test_authorities_may_be_those_of_the_system(
+def test_ssl_ca_location_probe_uses_the_certificates_of_the_system(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reports = Reports()
@@ -119,7 +121,7 @@ def test_authorities_may_be_those_of_the_system(
     assert reports.codes == [None]
 
 
-def test_reports_of_failures_only(broker: EmbeddedBroker) -> None:
+def test_delivery_report_only_error_reports_failures_only(broker: EmbeddedBroker) -> None:
     reports = Reports()
     broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29))
     options = {"bootstrap.servers": broker.bootstrap_servers, "on_delivery": reports}
@@ -131,21 +133,21 @@ def test_reports_of_failures_only(broker: EmbeddedBroker) -> None:
 
 
 @pytest.mark.parametrize(("name", "keyless"), [("consistent", {0}), ("random", set(range(4)))])
-def test_partitioners_that_treat_keys_otherwise(name: str, keyless: set[int]) -> None:
+def test_the_partitioners_consistent_and_random(name: str, keyless: set[int]) -> None:
     stored: dict[bytes | None, set[int | None]] = {}
 
-    def hears(_error: KafkaError | None, message: Message) -> None:
+    def collect(_error: KafkaError | None, message: Message) -> None:
         stored.setdefault(message.key(), set()).add(message.partition())
 
     with EmbeddedBroker(topics={"t": 4}) as broker:
         options = {"bootstrap.servers": broker.bootstrap_servers, "partitioner": name}
-        with Producer({**options, "on_delivery": hears}) as producer:
+        with Producer({**options, "on_delivery": collect}) as producer:
             for _ in range(200):
                 for key in (b"one", b"two", None):
                     producer.produce("t", b"v", key)
     for key in (b"one", b"two"):
-        by_key = {confluent_kafka.consistent(key, 4)}
-        assert stored[key] == (by_key if name == "consistent" else keyless)
+        keyed = {confluent_kafka.consistent(key, 4)}
+        assert stored[key] == (keyed if name == "consistent" else keyless)
     assert stored[None] == keyless
 
 
@@ -177,8 +179,8 @@ UNUSED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", [*({**more, name: ""} for name, more in EMPTY), *UNUSED])
-def test_what_confluent_kafka_takes_is_taken(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [*({**others, name: ""} for name, others in EMPTY), *UNUSED])
+def test_options_that_confluent_kafka_accepts_are_accepted(options: dict[str, Any]) -> None:
     confluent_kafka.Producer(options).close()
     with Producer(options) as producer:
         assert producer
@@ -192,7 +194,7 @@ NUMBERS = (
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"no.such": ""}, 'No such configuration property: "no.such"'),
         ({"value.serializer": bytes}, 'No such configuration property: "value.serializer"'),
@@ -209,11 +211,11 @@ NUMBERS = (
     ],
     ids=str,
 )
-def test_a_mistake_raises(options: dict[str, Any], words: str) -> None:
+def test_invalid_options_raise(options: dict[str, Any], message: str) -> None:
     with pytest.raises(KafkaException) as caught:
         Producer(options)
     assert caught.value.args[0] == KafkaError._INVALID_ARG
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +227,9 @@ def test_a_mistake_raises(options: dict[str, Any], words: str) -> None:
     ],
     ids=["dict", "dict and keyword", "keywords"],
 )
-def test_a_logger_hears_of_its_producer(nobody: str, make: Callable[..., Producer]) -> None:
+def test_a_given_logger_gets_the_log_of_the_producer(
+    nobody: str, make: Callable[..., Producer]
+) -> None:
     stream = io.StringIO()
     logger = logging.Logger("mine")
     logger.addHandler(logging.StreamHandler(stream))
@@ -235,28 +239,30 @@ def test_a_logger_hears_of_its_producer(nobody: str, make: Callable[..., Produce
             producer.poll(0.01)
 
 
-NAMED = {"client.software.name": "my-client", "client.software.version": "1.2.3"}
-ODD = {"client.software.name": "-my client!", "client.software.version": ".1+2."}
+SOFTWARE = {"client.software.name": "my-client", "client.software.version": "1.2.3"}
+ODD_SOFTWARE = {"client.software.name": "-my client!", "client.software.version": ".1+2."}
 
 
 @pytest.mark.parametrize(
-    ("module", "options", "told"),
+    ("module", "options", "expected"),
     [
-        *((module, NAMED, "my-client 1.2.3") for module in (confluent_kafka, kprod.confluent)),
-        *((module, ODD, "my-client 1-2") for module in (confluent_kafka, kprod.confluent)),
-        (kprod.confluent, dict.fromkeys(NAMED, "+"), f"kprod {kprod.__version__}"),
+        *((module, SOFTWARE, "my-client 1.2.3") for module in (confluent_kafka, kprod.confluent)),
+        *((module, ODD_SOFTWARE, "my-client 1-2") for module in (confluent_kafka, kprod.confluent)),
+        (kprod.confluent, dict.fromkeys(SOFTWARE, "+"), f"kprod {kprod.__version__}"),
     ],
 )
-def test_brokers_are_told_which_software_it_is(
-    module: Any, options: dict[str, str], told: str
+def test_client_software_name_and_version_are_sent_to_the_broker(
+    module: Any, options: dict[str, str], expected: str
 ) -> None:
-    """By the first request of a producer."""
+    """In the first request of a producer."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         producer = module.Producer({"bootstrap.servers": f"127.0.0.1:{port}", **options})
         connection, _ = server.accept()
         with connection, connection.makefile("rb") as sent:
             size = sent.read(4)
-            _, asked = read_request(ApiKey.API_VERSIONS, 3, size + sent.read(int.from_bytes(size)))
+            _, request = read_request(
+                ApiKey.API_VERSIONS, 3, size + sent.read(int.from_bytes(size))
+            )
         producer.close()
-    assert f"{asked.client_software_name} {asked.client_software_version}" == told
+    assert f"{request.client_software_name} {request.client_software_version}" == expected

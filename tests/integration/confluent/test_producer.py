@@ -1,4 +1,4 @@
-"""A program written for confluent-kafka, with one line changed."""
+"""Producer as a drop-in replacement for confluent_kafka.Producer."""
 
 from __future__ import annotations
 
@@ -38,45 +38,45 @@ def producer(servers: str) -> Iterator[Producer]:
         yield made
 
 
-def before(broker: EmbeddedBroker | None, **options: Any) -> Producer:
-    """A producer of this broker, or one whose broker is not there."""
+def new_producer(broker: EmbeddedBroker | None, **options: Any) -> Producer:
+    """A producer of this broker, or of an address without a broker."""
     servers = broker.bootstrap_servers if broker else f"127.0.0.1:{free_port()}"
-    named = {name.replace("_", "."): value for name, value in options.items()}
-    return Producer({"bootstrap.servers": servers, **named})
+    config = {name.replace("_", "."): value for name, value in options.items()}
+    return Producer({"bootstrap.servers": servers, **config})
 
 
 class Reports:
     def __init__(self) -> None:
-        self.heard: list[tuple[KafkaError | None, Message]] = []
+        self.received: list[tuple[KafkaError | None, Message]] = []
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
-        self.heard.append((error, message))
+        self.received.append((error, message))
 
     @property
     def codes(self) -> list[str | None]:
-        return [None if error is None else error.name() for error, _ in self.heard]
+        return [None if error is None else error.name() for error, _ in self.received]
 
     @property
     def stored(self) -> dict[str, list[bytes]]:
-        """The values of records that were stored, by topic."""
+        """The values of stored records, by topic."""
         found: dict[str, list[bytes]] = {}
-        for error, message in self.heard:
+        for error, message in self.received:
             if error is None:
                 found.setdefault(message.topic(), []).append(message.value())
         return found
 
     @property
     def failed(self) -> list[tuple[str, str]]:
-        """Topics of records that were not, with the names of their errors."""
-        return [(message.topic(), error.name()) for error, message in self.heard if error]
+        """Topics of failed records, with the names of their errors."""
+        return [(message.topic(), error.name()) for error, message in self.received if error]
 
 
-def test_a_record_is_reported_with_what_became_of_it(producer: Producer) -> None:
+def test_a_delivery_report_contains_the_stored_message(producer: Producer) -> None:
     reports = Reports()
     producer.produce("t", "value", key="key", headers={"h": "x"}, on_delivery=reports, timestamp=7)
     assert len(producer) == 1
     assert producer.flush(LONG) == len(producer) == 0
-    ((error, message),) = reports.heard
+    ((error, message),) = reports.received
     assert error is None
     assert (message.topic(), message.key(), message.value()) == ("t", b"key", b"value")
     assert message.headers() == [("h", b"x")]
@@ -87,7 +87,7 @@ def test_a_record_is_reported_with_what_became_of_it(producer: Producer) -> None
     assert latency > 0
 
 
-def test_reports_come_in_poll_in_the_order_of_a_partition(servers: str) -> None:
+def test_poll_delivers_reports_in_partition_order(servers: str) -> None:
     reports, threads = Reports(), set()
 
     def report(error: KafkaError | None, message: Message) -> None:
@@ -100,26 +100,26 @@ def test_reports_come_in_poll_in_the_order_of_a_partition(servers: str) -> None:
         served = 0
         while served < 500:
             served += producer.poll(LONG)
-    assert [message.value() for _, message in reports.heard] == [b"%d" % n for n in range(500)]
+    assert [message.value() for _, message in reports.received] == [b"%d" % n for n in range(500)]
     assert threads == {threading.current_thread()}
 
 
-class Told(list[bytes]):
-    """A callback that is false as long as it was not called."""
+class Values(list[bytes]):
+    """A callback that collects values."""
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         self.append(message.value())
 
 
-def test_callbacks_are_found_where_confluent_kafka_has_them(servers: str) -> None:
-    for of_producer in ("on_delivery", "dr_cb"):
-        told, other, of_batch = Told(), Told(), Told()
-        with Producer({"bootstrap.servers": servers, of_producer: other}) as producer:
-            producer.produce("t", b"1", None, -1, told, None, 1000, [("a", b"b")])
-            producer.produce("t", b"2", None, -1, None, told)
+def test_delivery_callbacks_are_accepted_in_every_position_of_confluent_kafka(servers: str) -> None:
+    for name in ("on_delivery", "dr_cb"):
+        own, default, of_batch = Values(), Values(), Values()
+        with Producer({"bootstrap.servers": servers, name: default}) as producer:
+            producer.produce("t", b"1", None, -1, own, None, 1000, [("a", b"b")])
+            producer.produce("t", b"2", None, -1, None, own)
             producer.produce("t", b"3")
             producer.produce_batch("t", [{"value": b"4"}], callback=of_batch)
-        assert (sorted(told), other, of_batch) == ([b"1", b"2"], [b"3"], [b"4"])
+        assert (sorted(own), default, of_batch) == ([b"1", b"2"], [b"3"], [b"4"])
 
 
 def test_the_queue_is_bounded_and_poll_makes_room(servers: str) -> None:
@@ -132,7 +132,7 @@ def test_the_queue_is_bounded_and_poll_makes_room(servers: str) -> None:
         producer.produce("t", b"v")
 
 
-def test_batches_of_messages_are_queued_and_those_that_are_not_marked(servers: str) -> None:
+def test_produce_batch_queues_valid_messages_and_sets_the_error_of_others(servers: str) -> None:
     first, rest = Reports(), Reports()
     messages: list[dict[str, Any]] = [
         {"value": b"v", "callback": first, "partition": 1},
@@ -143,8 +143,8 @@ def test_batches_of_messages_are_queued_and_those_that_are_not_marked(servers: s
         producer.list_topics("t", timeout=LONG)
         assert producer.produce_batch("t", messages, on_delivery=rest) == 2
     assert messages[2]["_error"].name() == "MSG_SIZE_TOO_LARGE"
-    assert [m.partition() for _, m in first.heard] == [1]
-    assert [m.value() for _, m in rest.heard] == [b"text"]
+    assert [m.partition() for _, m in first.received] == [1]
+    assert [m.value() for _, m in rest.received] == [b"text"]
 
 
 def test_a_configuration_is_a_dict_of_options_and_callbacks() -> None:
@@ -155,10 +155,10 @@ def test_a_configuration_is_a_dict_of_options_and_callbacks() -> None:
         Producer({"stats_cb": 1})
 
 
-def test_a_producer_that_was_never_made_is_closed() -> None:
+def test_a_producer_whose_init_did_not_run_behaves_as_closed() -> None:
     class Half(Producer):
         def __init__(self) -> None:
-            """Forgets its parent."""
+            """Does not call the parent."""
 
     with pytest.raises(RuntimeError, match="Producer has been closed"):
         Half().poll(0)
@@ -166,7 +166,7 @@ def test_a_producer_that_was_never_made_is_closed() -> None:
     assert len(Half()) == 0
 
 
-def test_serializers_of_confluents_package_are_called_with_their_context(servers: str) -> None:
+def test_serializers_of_confluent_kafka_work(servers: str) -> None:
     conf = {
         "bootstrap.servers": servers,
         "key.serializer": StringSerializer("utf_8"),
@@ -178,7 +178,7 @@ def test_serializers_of_confluents_package_are_called_with_their_context(servers
         with pytest.raises(ValueSerializationError) as caught:
             producer.produce("t", key="k", value="seven")
         assert producer.produce_batch("t", [{"key": b"k", "value": b"raw"}], callback=reports) == 1
-    assert {(message.key(), message.value()) for _, message in reports.heard} == {
+    assert {(message.key(), message.value()) for _, message in reports.received} == {
         (b"k", b"\0\0\0\7"),
         (b"k", b"raw"),
     }
@@ -192,7 +192,7 @@ def test_serializers_of_confluents_package_are_called_with_their_context(servers
         producer.produce("t", value=7)
 
 
-def test_a_flush_that_is_interrupted_leaves_everything_for_the_next() -> None:
+def test_an_interrupted_flush_loses_no_report() -> None:
     reports = Reports()
     port = free_port()
     with Producer({"bootstrap.servers": f"127.0.0.1:{port}", "on_delivery": reports}) as producer:
@@ -205,14 +205,14 @@ def test_a_flush_that_is_interrupted_leaves_everything_for_the_next() -> None:
         producer.produce("t", "after")
         with EmbeddedBroker(listeners=[Listener(port=port)], topics={"t": 1}):
             assert producer.flush(LONG) == 0
-    assert [message.value() for _, message in reports.heard] == [b"before", b"after"]
+    assert [message.value() for _, message in reports.received] == [b"before", b"after"]
     assert reports.codes == [None, None]
 
 
 def test_close_waits_for_its_timeout_once(broker: EmbeddedBroker) -> None:
-    """The answer comes after it, and before twice as long."""
+    """The response comes after the timeout, but before twice the timeout."""
     reports = Reports()
-    producer = before(broker)
+    producer = new_producer(broker)
     producer.list_topics("t", LONG)
     with broker.faults.active(Fault(api=ApiKey.PRODUCE, delay=3.2)):
         producer.produce("t", "value", on_delivery=reports)
@@ -227,7 +227,7 @@ def test_close_waits_for_its_timeout_once(broker: EmbeddedBroker) -> None:
         *((name, -1, "TOPIC_EXCEPTION") for name in ("no such/topic", "x" * 250, "", "..")),
     ],
 )
-def test_a_place_that_is_not_there_is_reported(
+def test_an_unknown_topic_or_partition_is_reported(
     producer: Producer, topic: str, partition: int, code: str
 ) -> None:
     reports = Reports()
@@ -250,11 +250,11 @@ def test_a_place_that_is_not_there_is_reported(
         ({"headers": [("a", "b", "c")]}, TypeError),
     ],
 )
-def test_what_is_no_record_raises_while_the_topic_is_unknown_too(
+def test_an_invalid_record_raises_even_if_the_topic_is_unknown(
     fields: dict[str, Any], error: type[Exception]
 ) -> None:
-    producer = before(None)
-    for known in (False, True):  # whether others wait for the topic
+    producer = new_producer(None)
+    for known in (False, True):  # whether other records wait for the topic
         with pytest.raises(error):
             producer.produce("t", **fields)
         assert len(producer) == known
@@ -263,7 +263,7 @@ def test_what_is_no_record_raises_while_the_topic_is_unknown_too(
 
 
 @pytest.mark.parametrize(
-    ("messages", "error", "said"),
+    ("messages", "error", "message"),
     [
         ("text", TypeError, "messages must be a list"),
         ([{}, 3], TypeError, "index 1 must be a dict"),
@@ -274,17 +274,17 @@ def test_what_is_no_record_raises_while_the_topic_is_unknown_too(
         ([{"value": b"v"}, {"headers": 3}], ValueError, "Invalid headers at index 1"),
     ],
 )
-def test_a_batch_that_is_none_is_refused(
-    producer: Producer, messages: Any, error: type[Exception], said: str
+def test_produce_batch_refuses_invalid_messages(
+    producer: Producer, messages: Any, error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         producer.produce_batch("t", messages)
     assert len(producer) == 0
 
 
-def test_what_is_on_its_way_is_purged_apart_from_what_is_queued(broker: EmbeddedBroker) -> None:
+def test_purge_distinguishes_in_flight_and_queued_records(broker: EmbeddedBroker) -> None:
     reports = Reports()
-    with before(None) as unknown:
+    with new_producer(None) as unknown:
         unknown.produce("t", b"waits", on_delivery=reports)
         unknown.purge(in_queue=False)
         assert unknown.flush(0) == 1
@@ -293,7 +293,7 @@ def test_what_is_on_its_way_is_purged_apart_from_what_is_queued(broker: Embedded
         unknown.produce("t", b"left", on_delivery=reports)
         assert unknown.close(0.01)
     silent = Fault(api=ApiKey.PRODUCE, drop=True, times=None)
-    with broker.faults.active(silent), before(broker, max_in_flight=1) as producer:
+    with broker.faults.active(silent), new_producer(broker, max_in_flight=1) as producer:
         producer.list_topics("t", timeout=LONG)
         producer.produce("t", b"sent", on_delivery=reports)
         while not silent.hits:
@@ -303,39 +303,39 @@ def test_what_is_on_its_way_is_purged_apart_from_what_is_queued(broker: Embedded
         assert producer.poll(0) == 1
         producer.purge(in_flight=False)
         assert producer.poll(0) == 1
-    assert [message.value() for _, message in reports.heard] == [
+    assert [message.value() for _, message in reports.received] == [
         *(b"waits", b"left", b"sent", b"queued")
     ]
     assert reports.codes == ["_PURGE_QUEUE", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_PURGE_QUEUE"]
 
 
-def shown(metadata: Any) -> list[tuple[str, str]]:
+def texts(metadata: Any) -> list[tuple[str, str]]:
     topic = metadata.topics["b"]
     parts = metadata, *metadata.brokers.values(), topic, *topic.partitions.values()
     return [(str(part), repr(part)) for part in parts]
 
 
-def test_the_cluster_and_its_topics_are_told() -> None:
+def test_list_topics_and_cluster_id() -> None:
     with (
         EmbeddedBroker(topics={"a": 1, "b": 2}, auto_create_topics=False) as broker,
-        before(broker) as producer,
+        new_producer(broker) as producer,
     ):
-        told = producer.list_topics(timeout=LONG)
-        assert {name: len(topic.partitions) for name, topic in told.topics.items()} == {
+        metadata = producer.list_topics(timeout=LONG)
+        assert {name: len(topic.partitions) for name, topic in metadata.topics.items()} == {
             "a": 1,
             "b": 2,
         }
-        assert told.controller_id in told.brokers
-        assert producer.cluster_id(LONG) == told.cluster_id
-        for partition in told.topics["b"].partitions.values():
-            assert partition.replicas == partition.isrs == list(told.brokers)
+        assert metadata.controller_id in metadata.brokers
+        assert producer.cluster_id(LONG) == metadata.cluster_id
+        for partition in metadata.topics["b"].partitions.values():
+            assert partition.replicas == partition.isrs == list(metadata.brokers)
         client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        assert shown(producer.list_topics("b", LONG)) == shown(client.list_topics("b", LONG))
+        assert texts(producer.list_topics("b", LONG)) == texts(client.list_topics("b", LONG))
         missing = producer.list_topics("c", timeout=LONG).topics["c"]
         assert repr(missing) == f"TopicMetadata(c, 0 partitions, {missing.error})"
         assert missing.error is not None
         assert missing.error.name() == "UNKNOWN_TOPIC_OR_PART"
-    with before(None) as nobody:
+    with new_producer(None) as nobody:
         for call, code in (
             (nobody.list_topics, KafkaError._TRANSPORT),
             (nobody.cluster_id, KafkaError._TIMED_OUT),
@@ -348,7 +348,7 @@ def test_the_cluster_and_its_topics_are_told() -> None:
 @pytest.mark.parametrize(
     ("topic", "error"), [("\ud800", KafkaException), ("t" * 40_000, KafkaException), (5, TypeError)]
 )
-def test_a_topic_that_no_request_can_name_is_not_asked_about(
+def test_list_topics_refuses_invalid_topic_names(
     producer: Producer, topic: Any, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -359,11 +359,11 @@ def test_a_topic_that_no_request_can_name_is_not_asked_about(
     assert reports.codes == [None]
 
 
-def test_failures_that_nobody_is_told_of_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_failures_without_a_callback_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         reports: list[dict[str, Any]] = [{}, {"on_delivery": Reports()}]
-        for name, options in zip(("silent", "heard"), reports, strict=True):
-            producer = before(broker, client_id=name)
+        for name, options in zip(("silent", "reported"), reports, strict=True):
+            producer = new_producer(broker, client_id=name)
             producer.list_topics("t", LONG)
             with broker.faults.active(Fault(api=ApiKey.PRODUCE, times=None, error=87)):
                 producer.produce("t", b"v", **options)

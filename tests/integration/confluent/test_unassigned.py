@@ -1,4 +1,4 @@
-"""Records whose topic is not known yet: one thread for all topics, and none holds another back."""
+"""Records of unknown topics: one thread waits for all topics, and none blocks another."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kprod.producer import KafkaProducer
 from kprod.transport.memory import MemoryBackend
 from kprod.transport.tcp import TcpBackend
 from kprod.types import ProducerRecord
-from tests.integration.confluent.test_producer import LONG, Reports, before
+from tests.integration.confluent.test_producer import LONG, Reports, new_producer
 from tests.support.committed_records import committed
 from tests.support.forks import by_python, in_child
 from tests.support.interruption import interruptible, repeat_until_interrupted
@@ -39,14 +39,14 @@ BROKER = {"topics": {"t": 1}, "auto_create_topics": False}
 
 
 def waiting_threads(client_id: str) -> list[threading.Thread]:
-    """Of one producer: those of a test before may be about to end."""
-    named = [one for one in threading.enumerate() if one.name.startswith("kprod-topic")]
-    return [one for one in named if one.name.endswith(client_id)]
+    """Threads of one producer; those of an earlier test may still be ending."""
+    named = [thread for thread in threading.enumerate() if thread.name.startswith("kprod-topic")]
+    return [thread for thread in named if thread.name.endswith(client_id)]
 
 
-def test_one_thread_waits_for_all_topics_and_ends_with_them() -> None:
+def test_one_thread_waits_for_all_unknown_topics() -> None:
     reports = Reports()
-    with before(None, client_id="gateway") as producer:
+    with new_producer(None, client_id="gateway") as producer:
         for number in range(200):
             producer.produce(f"device-{number}", b"v", on_delivery=reports)
         (waiting,) = waiting_threads("gateway")
@@ -59,23 +59,23 @@ def test_one_thread_waits_for_all_topics_and_ends_with_them() -> None:
 
 
 def test_records_of_many_new_topics_arrive_in_order() -> None:
-    reports, asked = Reports(), Fault(api=ApiKey.METADATA, times=None)  # which only counts
+    reports, requests = Reports(), Fault(api=ApiKey.METADATA, times=None)  # only counts requests
     with (
         EmbeddedBroker(default_partitions=1) as broker,
-        broker.faults.active(asked),
-        before(broker) as producer,
+        broker.faults.active(requests),
+        new_producer(broker) as producer,
     ):
         for reading in range(3):
             for number in range(100):
                 producer.produce(f"device-{number}", b"%d" % reading, on_delivery=reports)
         assert producer.flush(LONG) == 0
     assert reports.stored == {f"device-{n}": [b"0", b"1", b"2"] for n in range(100)}
-    assert asked.hits < 50
+    assert requests.hits < 50
 
 
-def test_a_topic_that_is_not_there_holds_no_other_back(broker: EmbeddedBroker) -> None:
+def test_a_missing_topic_does_not_block_other_topics(broker: EmbeddedBroker) -> None:
     reports = Reports()
-    with before(broker, message_timeout_ms=60_000) as producer:
+    with new_producer(broker, message_timeout_ms=60_000) as producer:
         producer.produce("later", b"a", on_delivery=reports)
         producer.produce("t", b"b", on_delivery=reports)
         while not reports.stored:
@@ -86,10 +86,10 @@ def test_a_topic_that_is_not_there_holds_no_other_back(broker: EmbeddedBroker) -
     assert reports.stored == {"t": [b"b"], "later": [b"a"]}
 
 
-def test_records_that_find_no_memory_keep_their_order(broker: EmbeddedBroker) -> None:
+def test_records_that_wait_for_memory_keep_their_order(broker: EmbeddedBroker) -> None:
     reports = Reports()
     values = [b"%04d" % number + bytes(996) for number in range(300)]
-    with before(broker, batch_size=16_384, queue_buffering_max_kbytes=640) as producer:
+    with new_producer(broker, batch_size=16_384, queue_buffering_max_kbytes=640) as producer:
         producer.list_topics("t", LONG)
         for value in values:
             for topic in ("u", "v"):
@@ -104,8 +104,8 @@ def test_records_that_find_no_memory_keep_their_order(broker: EmbeddedBroker) ->
     assert reports.stored == {"u": values, "v": values}
 
 
-def test_records_that_wait_for_their_topic_take_no_more_memory_than_others() -> None:
-    with before(None, queue_buffering_max_kbytes=4096) as producer:
+def test_records_of_unknown_topics_count_against_the_memory_limit() -> None:
+    with new_producer(None, queue_buffering_max_kbytes=4096) as producer:
         for _ in range(2):
             for _ in range(4):
                 producer.produce("t", bytes(900_000), bytes(100_000))
@@ -116,8 +116,8 @@ def test_records_that_wait_for_their_topic_take_no_more_memory_than_others() -> 
             assert producer.flush(LONG) == 0
 
 
-def test_a_record_that_gets_its_topic_while_the_producer_closes_is_told_of() -> None:
-    """A matter of chance: without the wait in ``close`` one of twenty producers lost a record."""
+def test_a_record_whose_topic_appears_during_close_is_reported() -> None:
+    """A race: without the wait in ``close`` one of twenty producers lost a record."""
     topics = [f"device-{number}" for number in range(100)]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -125,7 +125,7 @@ def test_a_record_that_gets_its_topic_while_the_producer_closes_is_told_of() -> 
         with EmbeddedBroker(topics=dict.fromkeys(topics, 1)) as broker:
             for _ in range(25):
                 reports = Reports()
-                producer = before(broker)
+                producer = new_producer(broker)
                 producer.list_topics(timeout=LONG)
                 for topic in topics:
                     producer.produce(topic, b"v", on_delivery=reports)
@@ -137,8 +137,8 @@ def test_a_record_that_gets_its_topic_while_the_producer_closes_is_told_of() -> 
         sys.setswitchinterval(interval)
 
 
-def test_an_interrupted_call_never_holds_back_what_tells_of_the_cluster() -> None:
-    """The sender's thread tells of each answer: it would wait for ever for a lock that is held."""
+def test_an_interrupted_call_never_blocks_metadata_updates() -> None:
+    """The sender thread reports each response and would block forever on a lock left held."""
     failed: list[Unassigned] = []
 
     def attempts(record: Unassigned, _topic: TopicInfo) -> Attempts:
@@ -153,21 +153,21 @@ def test_an_interrupted_call_never_holds_back_what_tells_of_the_cluster() -> Non
                 repeat_until_interrupted(
                     lambda: records.purge(KprodError("given up")), 0.0002 + number * 1e-7
                 )
-                telling = threading.Thread(
+                reporter = threading.Thread(
                     target=native.metadata.connection_failed,
-                    args=("127.0.0.1", KprodError("nobody there")),
+                    args=("127.0.0.1", KprodError("no broker")),
                     daemon=True,
                 )
-                telling.start()
-                telling.join(LONG)
-                assert not telling.is_alive(), "an interrupted call has left a lock held"
+                reporter.start()
+                reporter.join(LONG)
+                assert not reporter.is_alive(), "an interrupted call left a lock held"
     assert failed == []
 
 
-def test_a_topic_that_comes_while_the_thread_looks_at_others_is_looked_at_next() -> None:
-    """A matter of chance: without a GIL one of six of these pairs waited until something else came.
+def test_a_topic_added_while_the_thread_checks_others_is_checked_next() -> None:
+    """A race: without a GIL one of six of these pairs waited for another event.
 
-    The thread had listed the topics, and took what had come since for seen.
+    The thread had listed the topics and treated later ones as already checked.
     """
     queued = threading.Semaphore(0)
     with (
@@ -185,18 +185,18 @@ def test_a_topic_that_comes_while_the_thread_looks_at_others_is_looked_at_next()
         )
         for _ in range(500):
             for topic in ("a", "b"):
-                given = topic, b"v", None, None, None, None, None
-                records.add(Unassigned(*given, time.monotonic(), copy_context()))
+                record = topic, b"v", None, None, None, None, None
+                records.add(Unassigned(*record, time.monotonic(), copy_context()))
             for _ in range(2):
                 assert queued.acquire(timeout=LONG)
 
 
-def test_a_key_has_its_partition_even_if_the_topic_comes_while_it_is_looked_up() -> None:
+def test_a_key_keeps_its_partition_if_the_topic_appears_during_the_lookup() -> None:
     made: list[Producer] = []
     reports = Reports()
 
-    class Late(TcpBackend):
-        """Its ``wake`` returns to the caller only when the answer is there."""
+    class SlowBackend(TcpBackend):
+        """Its ``wake`` returns to the caller only after the response has arrived."""
 
         def wake(self) -> None:
             super().wake()
@@ -206,12 +206,15 @@ def test_a_key_has_its_partition_even_if_the_topic_comes_while_it_is_looked_up()
                     break
                 time.sleep(0.001)
 
-    with EmbeddedBroker(topics={"t": 8}) as broker, before(broker, transport=Late) as producer:
+    with (
+        EmbeddedBroker(topics={"t": 8}) as broker,
+        new_producer(broker, transport=SlowBackend) as producer,
+    ):
         made.append(producer)
         for _ in range(2):
             producer.produce("t", b"v", b"key", on_delivery=reports)
             assert producer.flush(LONG) == 0
-    partitions = [message.partition() for _, message in reports.heard]
+    partitions = [message.partition() for _, message in reports.received]
     assert partitions == 2 * [confluent_kafka.consistent(b"key", 8)]
 
 
@@ -219,23 +222,23 @@ class Colour(StrEnum):
     RED = "red"
 
 
-def test_a_class_of_texts_is_text_as_for_confluent_kafka(broker: EmbeddedBroker) -> None:
-    with before(broker) as made:
+def test_str_subclasses_are_encoded_as_text(broker: EmbeddedBroker) -> None:
+    with new_producer(broker) as made:
         made.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
         made.flush(LONG)
         made.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
     stored = [record for _, record in read_topic(broker.bootstrap_servers, "t")]
-    told = [(record.key, record.value, record.headers) for record in stored]
-    assert told == 2 * [(b"red", b"red", (("h", b"red"),))]
+    fields = [(record.key, record.value, record.headers) for record in stored]
+    assert fields == 2 * [(b"red", b"red", (("h", b"red"),))]
 
 
-def test_a_buffer_that_changes_while_its_topic_is_unknown_is_sent_as_it_was(
+def test_a_buffer_is_copied_while_its_topic_is_unknown(
     broker: EmbeddedBroker,
 ) -> None:
-    with before(broker) as made:
+    with new_producer(broker) as made:
         value, key = bytearray(b"first"), bytearray(b"key")
-        given: list[Any] = [memoryview(value), key]
-        made.produce("t", *given)
+        buffers: list[Any] = [memoryview(value), key]
+        made.produce("t", *buffers)
         value[:], key[:] = b"later", b"yek"
         made.flush(LONG)
     ((_, record),) = read_topic(broker.bootstrap_servers, "t")
@@ -243,9 +246,9 @@ def test_a_buffer_that_changes_while_its_topic_is_unknown_is_sent_as_it_was(
 
 
 @pytest.mark.parametrize("topic", ["t", "later"])
-def test_a_forked_child_waits_for_topics_of_its_own(topic: str, broker: EmbeddedBroker) -> None:
+def test_a_forked_child_waits_only_for_its_own_topics(topic: str, broker: EmbeddedBroker) -> None:
     reports = Reports()
-    with before(broker) as producer:
+    with new_producer(broker) as producer:
         producer.produce("later", b"v", on_delivery=reports)
         child = os.fork()
         if not child:
@@ -255,12 +258,12 @@ def test_a_forked_child_waits_for_topics_of_its_own(topic: str, broker: Embedded
         assert os.waitstatus_to_exitcode(status) == 0
         assert producer.flush(LONG) == 0
     assert reports.stored == {"later": [b"v"]}
-    stored = [(name, one.value) for name in ("t", "later") for one in broker.records(name)]
+    stored = [(name, record.value) for name in ("t", "later") for record in broker.records(name)]
     assert sorted(stored) == sorted([("later", b"v"), (topic, b"w")])
 
 
 def _produce_in_child(producer: Producer, topic: str = "t") -> int:
-    """0 when the record was stored. What hangs is ended by the alarm."""
+    """0 if the record was stored. An alarm ends a hanging child."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(int(LONG))
     reports = Reports()
@@ -298,23 +301,23 @@ if __name__ == "__main__":
 """
 
 
-def ends(how: str, servers: str) -> str:
+def log_of_exit(how: str, servers: str) -> str:
     """The log of a process that produces 50 records and ends without a flush."""
     return run_python("-c", AT_EXIT, how, servers).stderr
 
 
 @pytest.mark.parametrize("how", ["end", "exit", "deleted", "child"])
-def test_records_that_wait_for_their_topic_at_exit_are_sent(
+def test_records_of_a_still_unknown_topic_are_sent_at_exit(
     how: str, broker: EmbeddedBroker
 ) -> None:
-    assert "lost" not in ends(how, broker.bootstrap_servers)
-    assert [one.value for one in broker.records("t")] == [b"%d" % n for n in range(50)]
+    assert "lost" not in log_of_exit(how, broker.bootstrap_servers)
+    assert [record.value for record in broker.records("t")] == [b"%d" % n for n in range(50)]
 
 
-def test_what_waits_in_vain_at_exit_takes_no_time_from_what_is_queued(
+def test_records_of_a_missing_topic_do_not_delay_queued_records_at_exit(
     broker: EmbeddedBroker,
 ) -> None:
-    """The linger is longer than what an exit waits: only the end of the engine cuts it short."""
+    """The linger time exceeds the wait at exit: only the end of the engine cuts it short."""
     program = """
 import sys
 from kprod.confluent import Producer
@@ -322,20 +325,20 @@ from kprod.confluent import Producer
 producer = Producer({"bootstrap.servers": sys.argv[1], "linger.ms": 60_000})
 producer.list_topics("t")
 producer.produce("t", b"queued")
-producer.produce("nowhere", b"waits")
+producer.produce("missing", b"waits")
 """
     ended = run_python("-c", program, broker.bootstrap_servers)
     assert "lost at the interpreter's exit: 1 record of" in ended.stderr
-    assert [one.value for one in broker.records("t")] == [b"queued"]
+    assert [record.value for record in broker.records("t")] == [b"queued"]
 
 
-def test_records_that_wait_for_their_topic_at_exit_in_vain_are_told_of(nobody: str) -> None:
-    assert "lost at the interpreter's exit: 50 records of" in ends("end", nobody)
+def test_records_lost_at_exit_are_logged(nobody: str) -> None:
+    assert "lost at the interpreter's exit: 50 records of" in log_of_exit("end", nobody)
 
 
-def test_a_forked_child_waits_for_no_report_of_its_parent(broker: EmbeddedBroker) -> None:
+def test_flush_in_a_forked_child_ignores_records_of_the_parent(broker: EmbeddedBroker) -> None:
     reports = Reports()
-    with before(broker, linger_ms=900) as producer:
+    with new_producer(broker, linger_ms=900) as producer:
         producer.produce("t", b"first")
         assert producer.flush(LONG) == 0
         producer.produce("t", b"v", on_delivery=reports)
@@ -343,17 +346,17 @@ def test_a_forked_child_waits_for_no_report_of_its_parent(broker: EmbeddedBroker
         assert in_child(by_python, work) == "(0, 0, 0)"
         assert producer.flush(LONG) == 0
     assert reports.stored == {"t": [b"v"]}
-    stored = [one.value or b"" for one in broker.records("t")]
+    stored = [record.value or b"" for record in broker.records("t")]
     assert sorted(stored) == [b"first", b"v", b"w"]
 
 
-def test_a_record_waits_while_its_user_is_refused() -> None:
-    """The password may be put right meanwhile, at the broker or here. Both may be numbers."""
+def test_a_record_waits_until_the_credentials_are_corrected() -> None:
+    """The password may be corrected at the broker or here. User and password may be numbers."""
     reports = Reports()
     listener = Listener(name="SASL", authentication=Authentication({"7": "right"}))
     with (
         EmbeddedBroker(topics={"t": 1}, listeners=[listener]) as broker,
-        before(
+        new_producer(
             broker,
             security_protocol="SASL_PLAINTEXT",
             sasl_mechanism="PLAIN",
@@ -370,7 +373,7 @@ def test_a_record_waits_while_its_user_is_refused() -> None:
 
 
 def transactional(broker: EmbeddedBroker, timeout_ms: int, **options: Any) -> Producer:
-    producer = before(broker, transactional_id="x", message_timeout_ms=timeout_ms, **options)
+    producer = new_producer(broker, transactional_id="x", message_timeout_ms=timeout_ms, **options)
     producer.init_transactions(LONG)
     producer.begin_transaction()
     return producer
@@ -385,14 +388,14 @@ def refused(call: object, *arguments: object) -> KafkaError:
 
 
 @pytest.mark.parametrize("topic", ["no name of a topic", "missing"])
-def test_a_record_that_was_lost_keeps_its_transaction_from_being_committed(
+def test_a_transaction_with_a_failed_record_cannot_be_committed(
     broker: EmbeddedBroker, topic: str
 ) -> None:
-    """librdkafka: "1 message(s) failed delivery", and the transaction must be aborted."""
+    """As in librdkafka: "1 message(s) failed delivery"; the transaction must be aborted."""
     reported: list[tuple[KafkaError | None, Message]] = []
     with transactional(broker, 1_000) as producer:
         producer.produce("t", b"aborted")
-        producer.produce(topic, b"lost", on_delivery=lambda *told: reported.append(told))
+        producer.produce(topic, b"lost", on_delivery=lambda *report: reported.append(report))
         assert refused(producer.commit_transaction, LONG).txn_requires_abort()
         producer.poll(0)
         ((error, _),) = reported
@@ -403,7 +406,7 @@ def test_a_record_that_was_lost_keeps_its_transaction_from_being_committed(
         producer.commit_transaction(LONG)
 
 
-def test_a_commit_begins_when_no_record_waits_for_its_topic_any_more(
+def test_commit_waits_for_records_of_unknown_topics(
     broker: EmbeddedBroker,
 ) -> None:
     with transactional(broker, 60_000) as producer:
@@ -415,8 +418,8 @@ def test_a_commit_begins_when_no_record_waits_for_its_topic_any_more(
     assert [record.value for record in broker.records("later")] == [b"v"]
 
 
-class Held:
-    """An interceptor that lets a record go on only later."""
+class HoldingInterceptor:
+    """An interceptor that holds a record until it is released."""
 
     def __init__(self) -> None:
         self.reached, self.released = threading.Event(), threading.Event()
@@ -427,17 +430,17 @@ class Held:
         return record
 
 
-def test_a_record_that_is_being_queued_is_aborted_with_its_own_transaction(
+def test_a_record_being_queued_is_aborted_with_its_transaction(
     broker: EmbeddedBroker,
 ) -> None:
-    held = Held()
-    with transactional(broker, 60_000, interceptors=[held]) as producer:
+    interceptor = HoldingInterceptor()
+    with transactional(broker, 60_000, interceptors=[interceptor]) as producer:
         producer.produce("later", b"aborted")
         broker.create_topic("later", 1)
-        assert held.reached.wait(LONG)
+        assert interceptor.reached.wait(LONG)
         error = refused(producer.abort_transaction, 0.05)
         assert (error.name(), error.retriable()) == ("_TIMED_OUT", True)
-        held.released.set()
+        interceptor.released.set()
         producer.abort_transaction(LONG)
         producer.begin_transaction()
         producer.produce("t", b"committed")
@@ -447,18 +450,18 @@ def test_a_record_that_is_being_queued_is_aborted_with_its_own_transaction(
 
 
 @pytest.mark.parametrize("key", [None, b"key"])
-def test_a_record_for_it_is_refused(key: bytes | None) -> None:
+def test_a_record_for_a_topic_without_partitions_is_refused(key: bytes | None) -> None:
     cluster = ScriptedCluster(topics={"t": []}, errors={"t": 0})
     broker = cluster.add(1)
     reports = Reports()
     servers = {"bootstrap.servers": f"{broker.host}:{broker.port}"}
     transport = {"transport": lambda **_: MemoryBackend(cluster.listeners)}
     with Producer({**servers, **transport}) as producer:
-        producer.produce("t", b"v", key, on_delivery=reports)  # it waits for its topic
+        producer.produce("t", b"v", key, on_delivery=reports)  # waits for its topic
         assert producer.flush(LONG) == 0
         assert reports.codes == ["_UNKNOWN_PARTITION"]
-        # The report comes while the first record's queue is still there: for a moment, records
-        # of the topic wait behind it, and are told by their reports, too.
+        # The first record's queue outlives its report for a moment: records of the topic still
+        # queue behind it and fail by their reports.
         refused = False
         while not refused and producer.flush(LONG) == 0:
             try:
