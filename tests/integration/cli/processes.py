@@ -1,4 +1,4 @@
-"""Watching a command and everything it starts."""
+"""Runs a command and tracks its descendants."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ TAG = "KPROD_TEST_FAMILY"
 
 
 class Family:
-    """The processes that descend from one command: found by a mark in their environment."""
+    """A command and its descendants, found by a tag in their environment."""
 
     def __init__(self, *arguments: str, module: str = "kprod") -> None:
-        self._mark = uuid.uuid4().hex
+        self._tag = uuid.uuid4().hex
         self._scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.command = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
@@ -27,7 +27,7 @@ class Family:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {TAG: self._mark, "TMPDIR": self._scratch.name},
+            env=os.environ | {TAG: self._tag, "TMPDIR": self._scratch.name},
         )
         assert self.command.stdin is not None
         assert self.command.stdout is not None
@@ -36,11 +36,11 @@ class Family:
         self.stderr = self.command.stderr
 
     def members(self) -> list[int]:
-        wanted = f"{TAG}={self._mark}".encode()
+        expected = f"{TAG}={self._tag}".encode()
         return [
             int(entry.name)
             for entry in Path("/proc").iterdir()
-            if entry.name.isdigit() and wanted in _environment(entry)
+            if entry.name.isdigit() and expected in _environment(entry)
         ]
 
     def end(self) -> None:
@@ -49,7 +49,7 @@ class Family:
         self.command.wait()
         for stream in (self.stdin, self.stdout, self.stderr):
             stream.close()
-        self._scratch.cleanup()  # what a killed command could not remove itself
+        self._scratch.cleanup()  # left behind by a killed command
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def ignored_interrupts() -> Iterator[None]:
 
 @contextmanager
 def family(*arguments: str, module: str = "kprod") -> Iterator[Family]:
-    """``python -m kprod``, or another module, with these arguments, for the block."""
+    """Run ``python -m kprod`` or another module; kill all of it at the end of the block."""
     found = Family(*arguments, module=module)
     try:
         yield found
@@ -75,5 +75,5 @@ def family(*arguments: str, module: str = "kprod") -> Iterator[Family]:
 def _environment(process: Path) -> bytes:
     try:
         return process.joinpath("environ").read_bytes()
-    except OSError:  # it ended, or is someone else's
+    except OSError:  # it ended, or belongs to another user
         return b""

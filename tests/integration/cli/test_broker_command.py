@@ -18,7 +18,7 @@ COMMANDS = {"kprod": ("broker",), "kprod.broker": ()}
 
 
 def address(broker: Family) -> str:
-    """As its first line tells it."""
+    """The address in its first line of output."""
     first = broker.stdout.readline()
     assert first.startswith("listening on 127.0.0.1:")
     return first.split()[-1]
@@ -26,7 +26,7 @@ def address(broker: Family) -> str:
 
 @pytest.fixture
 def few_files() -> Iterator[None]:
-    """Started commands inherit a low limit of open files, which they may raise."""
+    """Started commands inherit a low soft limit of open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard // 2, hard))
     yield
@@ -36,7 +36,9 @@ def few_files() -> Iterator[None]:
 @pytest.mark.usefixtures("few_files")
 @pytest.mark.parametrize("module", COMMANDS)
 @pytest.mark.parametrize("number", one_of(signal.SIGTERM, signal.SIGINT))
-def test_it_listens_and_stops_cleanly(module: str, number: signal.Signals, tmp_path: Path) -> None:
+def test_the_broker_listens_and_stops_cleanly(
+    module: str, number: signal.Signals, tmp_path: Path
+) -> None:
     arguments = (*COMMANDS[module], "--port", "0", "--data-dir", str(tmp_path))
     with family(*arguments, "--topic", "flights:6", "--topic", "one", module=module) as broker:
         where = address(broker)
@@ -61,7 +63,7 @@ def test_an_ignored_interrupt_stays_ignored(module: str) -> None:
         assert broker.command.wait(30) == 0
 
 
-def test_it_ends_with_its_parent_when_asked_to() -> None:
+def test_until_stdin_closes_ends_the_broker() -> None:
     with family("broker", "--port", "0", "--until-stdin-closes") as broker:
         address(broker)
         broker.stdin.close()
@@ -69,7 +71,7 @@ def test_it_ends_with_its_parent_when_asked_to() -> None:
 
 
 @pytest.mark.full
-def test_it_runs_several_nodes() -> None:
+def test_the_broker_runs_several_nodes() -> None:
     with family("broker", "--port", "0", "--nodes", "3", "--topic", "t:3") as broker:
         nodes = address(broker).split(",")
         assert len(nodes) == 3
@@ -79,7 +81,7 @@ def test_it_runs_several_nodes() -> None:
 
 
 @pytest.mark.full
-def test_it_says_why_it_cannot_start(tmp_path: Path) -> None:
+def test_start_failures_are_explained(tmp_path: Path) -> None:
     with family("--port", "0", "--data-dir", str(tmp_path), module="kprod.broker") as broker:
         where = address(broker)
         for arguments, reason in (

@@ -1,4 +1,4 @@
-"""The command as a whole: how it starts, and what it says when it cannot."""
+"""The ``kprod`` command: invalid arguments, missing packages, and standard streams."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kprod.cli.app import app
 from tests.support.programs import run_python
 from tests.support.tier import one_of
 
-NOWHERE = ("--bootstrap-servers", "127.0.0.1:1")
+UNREACHABLE = ("--bootstrap-servers", "127.0.0.1:1")
 
 
 @pytest.mark.parametrize(
-    ("command", "complaint"),
+    ("command", "message"),
     [
         ("broker --port 0 --topic flights:", "NAME:PARTITIONS"),
         ("broker --port 0 --topic flights:0", "NAME:PARTITIONS"),
@@ -62,14 +62,14 @@ NOWHERE = ("--bootstrap-servers", "127.0.0.1:1")
         ("topics create fresh -X acks=1", "connection options only"),
     ],
 )
-def test_a_mistake_is_told_before_anybody_is_asked(command: str, complaint: str) -> None:
-    where = () if command.startswith("broker") or "bootstrap" in command else NOWHERE
+def test_invalid_arguments_are_refused_before_connecting(command: str, message: str) -> None:
+    where = () if command.startswith("broker") or "bootstrap" in command else UNREACHABLE
     ran = CliRunner().invoke(app, [*shlex.split(command), *where])
     assert ran.exit_code == 2
-    assert complaint in " ".join(ran.stderr.replace("│", " ").split())
+    assert message in " ".join(ran.stderr.replace("│", " ").split())
 
 
-def test_users_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
+def test_a_users_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     users = tmp_path / "latin1.txt"
     users.write_bytes(b"andr\xe9:secret\n")
     ran = CliRunner().invoke(app, ["broker", "--port", "0", "--users", str(users)])
@@ -78,7 +78,7 @@ def test_users_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         ("demo --no-spark", "kprod demo: "),
         ("perf -X max_block_ms=300", "kprod perf: "),
@@ -87,14 +87,14 @@ def test_users_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
         ("topics list -X socks5_proxy=http://127.0.0.1:2", "by the proxy 127.0.0.1:2"),
     ],
 )
-def test_a_broker_that_is_not_there_is_named(command: str, said: str) -> None:
-    ran = CliRunner().invoke(app, [*shlex.split(command), *NOWHERE], input="a\nb\n")
+def test_the_error_names_an_unreachable_broker(command: str, message: str) -> None:
+    ran = CliRunner().invoke(app, [*shlex.split(command), *UNREACHABLE], input="a\nb\n")
     assert ran.exit_code == 1
     assert "127.0.0.1:1" in ran.stderr
-    assert said in ran.stderr
+    assert message in ran.stderr
 
 
-def test_without_typer_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_typer_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "typer", None)
     with pytest.raises(SystemExit, match=r"needs typer: pip install 'kprod\[cli\]'"):
         main()
@@ -107,14 +107,14 @@ sys.modules["kio"] = None
 
 
 def without_kio(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run it where kio is not installed, as far as an interpreter can tell."""
+    """Run a script in an interpreter that cannot import kio."""
     return run_python("-c", WITHOUT_KIO + script, *arguments, check=False)
 
 
 @pytest.mark.parametrize(
     "arguments", one_of(("perf",), ("broker", "--port", "0"), ("demo", "--no-spark"))
 )
-def test_without_kio_the_command_says_what_to_install(arguments: tuple[str, ...]) -> None:
+def test_without_kio_the_error_says_what_to_install(arguments: tuple[str, ...]) -> None:
     ran = without_kio("from kprod.cli import main; main()", *arguments)
     assert ran.returncode == 1
     assert "Traceback" not in ran.stderr
@@ -122,7 +122,7 @@ def test_without_kio_the_command_says_what_to_install(arguments: tuple[str, ...]
 
 
 @pytest.mark.full
-def test_without_kio_records_are_produced_through_every_face(broker: EmbeddedBroker) -> None:
+def test_without_kio_every_api_produces_records(broker: EmbeddedBroker) -> None:
     script = """
 import asyncio
 import kprod, kprod.aio, kprod.confluent, kprod.kafka, kprod.observability
@@ -149,7 +149,7 @@ except ModuleNotFoundError as error:
 
 
 @pytest.mark.full
-def test_without_kio_topics_are_read_and_looked_after(broker: EmbeddedBroker) -> None:
+def test_without_kio_consume_topics_and_transactions_work(broker: EmbeddedBroker) -> None:
     command = "from kprod.cli import main; main()"
     with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send("t", b"one").get(30)
@@ -161,7 +161,7 @@ def test_without_kio_topics_are_read_and_looked_after(broker: EmbeddedBroker) ->
     assert (listed.returncode, listed.stderr) == (0, "")
 
 
-def test_help_loads_neither_spark_nor_the_engine() -> None:
+def test_help_imports_neither_spark_nor_the_broker() -> None:
     script = (
         "import sys; sys.argv = ['kprod', 'demo', '--help']\n"
         "from kprod.cli import main\n"
@@ -172,12 +172,12 @@ def test_help_loads_neither_spark_nor_the_engine() -> None:
     assert run_python("-c", script).stdout.splitlines()[-1] == "[]"
 
 
-def test_the_package_can_be_run() -> None:
+def test_python_m_kprod_works() -> None:
     assert run_python("-m", "kprod", "--version").stdout == f"kprod {kprod.__version__}\n"
 
 
 def shell(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a line of sh in which ``$kprod`` is the command."""
+    """Run a shell script; ``$kprod`` is the command."""
     kprod_command = f"{sys.executable} -m kprod"
     return subprocess.run(
         ["sh", "-c", script],
@@ -189,7 +189,7 @@ def shell(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("arguments", one_of("topics list", "--version", "errors KP-1303"))
-def test_an_output_that_cannot_be_written_is_told_in_a_line(
+def test_a_failed_write_to_standard_output_is_a_one_line_error(
     arguments: str, broker: EmbeddedBroker
 ) -> None:
     servers = f"--bootstrap-servers {broker.bootstrap_servers}" if "list" in arguments else ""
@@ -198,7 +198,7 @@ def test_an_output_that_cannot_be_written_is_told_in_a_line(
     assert ran.stderr == "kprod: [Errno 28] No space left on device\n"
 
 
-def test_a_complaint_that_cannot_be_written_does_not_end_the_delivery(
+def test_a_failed_write_to_standard_error_does_not_stop_the_delivery(
     broker: EmbeddedBroker,
 ) -> None:
     produce = f"$kprod produce --topic t --bootstrap-servers {broker.bootstrap_servers}"
@@ -210,8 +210,8 @@ def test_a_complaint_that_cannot_be_written_does_not_end_the_delivery(
 @pytest.mark.parametrize(
     "command", one_of("verifiable-producer --bootstrap-server", "consume --bootstrap-servers")
 )
-def test_without_a_standard_output_nothing_is_done(command: str, broker: EmbeddedBroker) -> None:
-    """A group would be committed for records that nobody has seen."""
+def test_a_closed_standard_output_is_refused(command: str, broker: EmbeddedBroker) -> None:
+    """Otherwise offsets of unprinted records would be committed."""
     ran = shell(f"$kprod {command} {broker.bootstrap_servers} --topic t >&-")
     assert ran.returncode == 1
     assert "standard output is closed" in ran.stderr
@@ -219,7 +219,7 @@ def test_without_a_standard_output_nothing_is_done(command: str, broker: Embedde
 
 
 @pytest.mark.full
-def test_a_reader_that_has_seen_enough_is_no_error(broker: EmbeddedBroker) -> None:
+def test_a_broken_output_pipe_is_not_an_error(broker: EmbeddedBroker) -> None:
     with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for _ in range(20_000):
             producer.send("t", b"a line")
@@ -228,14 +228,14 @@ def test_a_reader_that_has_seen_enough_is_no_error(broker: EmbeddedBroker) -> No
     assert (ran.stdout, ran.stderr) == ("a line\n", "")
 
 
-def test_a_question_that_nobody_can_answer_says_how_to_do_without(broker: EmbeddedBroker) -> None:
+def test_a_confirmation_without_standard_input_suggests_yes(broker: EmbeddedBroker) -> None:
     ran = shell(f"$kprod topics delete t --bootstrap-servers {broker.bootstrap_servers} <&-")
     assert ran.returncode == 1
     assert ran.stderr == "kprod topics: standard input is closed; pass --yes to do it unasked\n"
 
 
 @pytest.mark.full
-def test_lines_from_a_closed_input_are_refused() -> None:
+def test_produce_refuses_a_closed_standard_input() -> None:
     ran = shell("$kprod produce --topic t --bootstrap-servers 127.0.0.1:1 <&-")
     assert ran.returncode == 2
     assert "standard input is closed" in ran.stderr

@@ -1,4 +1,4 @@
-"""``kprod consume``: where it begins, and how a record is printed."""
+"""``kprod consume``: start offsets, group commits and output formats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.waiting import await_true
 
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
-    """Ten records in each of two partitions, stamped 1,000 to 1,009."""
+    """A broker with ten records in each of two partitions, with timestamps 1,000 to 1,009."""
     with EmbeddedBroker(topics={"t": 2, "copy": 2}) as broker:
         with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
             for number in range(10):
@@ -43,19 +43,19 @@ def consume(bootstrap: str, *arguments: str, topic: str = "t") -> Result:
     ("offset", "first"),
     [("beginning", 0), ("3", 3), ("-2", 8), ("-99", 0), ("@1007", 7), ("@99999", 10), ("end", 10)],
 )
-def test_it_begins_where_it_is_told(bootstrap: str, offset: str, first: int) -> None:
+def test_consume_begins_at_the_given_offset(bootstrap: str, offset: str, first: int) -> None:
     ran = consume(bootstrap, "--offset", offset, "--partition", "1")
     assert ran.exit_code == 0, ran.output
     assert ran.stdout.split() == [f"1-{number}" for number in range(first, 10)]
 
 
-def test_a_partition_that_is_not_there_is_told(bootstrap: str) -> None:
+def test_an_unknown_partition_is_an_error(bootstrap: str) -> None:
     ran = consume(bootstrap, "--partition", "7")
     assert ran.exit_code == 1
     assert "partitions 0 to 1" in ran.stderr
 
 
-def test_a_topic_that_is_not_there_is_told_and_waited_for(bootstrap: str) -> None:
+def test_a_missing_topic_is_reported_and_awaited(bootstrap: str) -> None:
     late = ["consume", "--topic", "late", "--until-end", "--from-beginning"]
     late += ["--bootstrap-servers", bootstrap]
     ran = CliRunner().invoke(app, [*late, "--timeout", "1.5"])
@@ -66,7 +66,9 @@ def test_a_topic_that_is_not_there_is_told_and_waited_for(bootstrap: str) -> Non
     assert ended == waiting.removesuffix("; waiting")
 
 
-def test_a_transaction_with_the_offsets_of_the_group_is_told_and_waited_for(bootstrap: str) -> None:
+def test_an_open_transaction_with_offsets_of_the_group_is_reported_and_awaited(
+    bootstrap: str,
+) -> None:
     with KafkaProducer(bootstrap_servers=bootstrap, transactional_id="copies") as producer:
         producer.init_transactions()
         producer.begin_transaction()
@@ -79,7 +81,7 @@ def test_a_transaction_with_the_offsets_of_the_group_is_told_and_waited_for(boot
     assert waiting == f"{ended}; waiting"
 
 
-def test_records_of_open_and_aborted_transactions_are_printed_only_if_asked_for() -> None:
+def test_uncommitted_records_are_printed_only_with_read_uncommitted() -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         servers = broker.bootstrap_servers
 
@@ -102,19 +104,19 @@ def test_records_of_open_and_aborted_transactions_are_printed_only_if_asked_for(
                 end()
             plain.send("t", b"plain").get(20)
             assert printed("--group", "g") == "committed\n"
-            everything = "aborted\ncommitted\nopen\nplain\n"
+            all_lines = "aborted\ncommitted\nopen\nplain\n"
             uncommitted = ("--isolation", "read_uncommitted")
-            assert printed(*uncommitted, "--group", "ahead") == everything
-            assert committed_offsets(servers, "g") == {("t", 0): (4, "")}, "the open one"
-            assert printed("--group", "ahead") == "", "it is no new topic that ends earlier"
+            assert printed(*uncommitted, "--group", "ahead") == all_lines
+            assert committed_offsets(servers, "g") == {("t", 0): (4, "")}, "the open transaction"
+            assert printed("--group", "ahead") == "", "the committed offset is not reset"
             producer.commit_transaction()
         assert printed("--group", "g") == "open\nplain\n"
 
 
-def test_sigterm_commits_what_a_group_was_shown(bootstrap: str) -> None:
-    """The signal may come between a record that is printed and the note that it was.
+def test_sigterm_commits_the_offsets_of_printed_records(bootstrap: str) -> None:
+    """A signal between printing a record and marking it as printed causes a duplicate.
 
-    It is printed once more then: the other way round it might never be.
+    The opposite order could lose it.
     """
     where = ("--topic", "t", "--bootstrap-servers", bootstrap, "--partition", "0")
     with family("consume", *where, "--from-beginning", "--group", "g", "--count", "20") as process:
@@ -125,7 +127,7 @@ def test_sigterm_commits_what_a_group_was_shown(bootstrap: str) -> None:
     assert rest in ("", "0-9\n")
 
 
-def test_sigterm_waits_for_the_commit_at_the_end() -> None:
+def test_sigterm_waits_for_the_final_commit() -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
             producer.send("t", b"printed")
@@ -138,12 +140,12 @@ def test_sigterm_waits_for_the_commit_at_the_end() -> None:
             assert process.command.returncode == 0
 
 
-def test_what_was_printed_is_committed_though_reading_fails() -> None:
+def test_printed_records_are_committed_if_fetching_fails() -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         servers = broker.bootstrap_servers
         with KafkaProducer(bootstrap_servers=servers) as producer:
             producer.send("t", b"printed")
-        broker.faults.add(Fault(api=ApiKey.FETCH, after=2, error=29))  # the end, a record, nothing
+        broker.faults.add(Fault(api=ApiKey.FETCH, after=2, error=29))  # not the first fetches
         command = ["consume", "--topic", "t", "--bootstrap-servers", servers, "--group", "g"]
         ran = CliRunner().invoke(app, [*command, "--from-beginning"])
         assert (ran.exit_code, ran.stdout) == (1, "printed\n")
@@ -151,7 +153,7 @@ def test_what_was_printed_is_committed_though_reading_fails() -> None:
         assert committed_offsets(servers, "g") == {("t", 0): (1, "")}
 
 
-def test_a_batch_above_the_limit_ends_it_with_the_name_of_the_option(servers: str) -> None:
+def test_the_error_for_an_oversized_batch_names_the_option(servers: str) -> None:
     with KafkaProducer(bootstrap_servers=servers) as producer:
         producer.send("large", b"x" * 50_000)
     all_of_it = ("--from-beginning", "--timeout", "5")
@@ -175,7 +177,7 @@ PAIRS = ("--format", "key-value")
         (["8", "-f", r"%o %k=%s\0"], b"8 k=0-8\x009 k\xff=0-9\x00"),
     ],
 )
-def test_records_are_printed_as_they_are_and_as_asked_for(
+def test_records_are_printed_in_the_requested_format(
     bootstrap: str, arguments: list[str], printed: bytes
 ) -> None:
     assert consume(bootstrap, "--partition", "0", "--offset", *arguments).stdout_bytes == printed

@@ -1,4 +1,4 @@
-"""``kprod demo`` from beginning to end, and when it is interrupted."""
+"""``kprod demo``: complete and interrupted runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_demo_without_spark_is_exact() -> None:
     assert ran.stdout.splitlines()[-1].startswith("Exact")
     assert "one thread, in which Python makes the JSON of every flight; acks=all" in ran.stdout
     assert "It went to an embedded broker: Python" in ran.stdout
-    assert "\x1b" not in ran.stdout, "no colours and no bars where there is no terminal"
+    assert "\x1b" not in ran.stdout, "no colours or progress bars without a terminal"
 
 
 @pytest.mark.full
@@ -50,11 +50,11 @@ def test_the_demo_with_spark_is_exact_and_clean() -> None:
         assert process.command.returncode == 0, out + err
         assert process.members() == []
     assert counts(out)["read back"] == "3,000"
-    assert err == "", "none of Spark's noise comes through"
+    assert err == "", "Spark's log output is suppressed"
 
 
 @pytest.mark.full
-def test_what_was_in_the_topic_before_does_not_count(broker: EmbeddedBroker) -> None:
+def test_records_that_were_in_the_topic_before_do_not_count(broker: EmbeddedBroker) -> None:
     bootstrap = broker.bootstrap_servers
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         for partition in range(3):
@@ -64,15 +64,15 @@ def test_what_was_in_the_topic_before_does_not_count(broker: EmbeddedBroker) -> 
     assert sum(end_offsets(bootstrap, "flights").values()) == 503
 
 
-def test_without_java_the_way_out_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+def test_without_java_the_error_suggests_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/missing")
     ran = CliRunner().invoke(app, ["demo"])
     assert ran.exit_code == 1
     assert "kprod demo --no-spark" in ran.stderr
 
 
 @pytest.mark.full
-def test_the_broker_is_kept_when_asked_for(tmp_path: Path) -> None:
+def test_keep_leaves_the_broker_running(tmp_path: Path) -> None:
     arguments = ("demo", "--no-spark", "--records", "100", "--keep", "--data-dir", str(tmp_path))
     with family(*arguments) as process:
         out, err = process.command.communicate(timeout=300)
@@ -91,7 +91,7 @@ def delivered(output: str) -> int:
 
 
 def interrupted(*arguments: str, number: signal.Signals, bootstrap: str | None) -> str:
-    """Output of a demo that gets a signal while it writes; it must leave nobody behind."""
+    """The output of a demo that gets a signal while it writes. No process may remain."""
     with family("demo", *arguments) as process:
         if bootstrap is None:
             process.stdout.readline()
@@ -106,7 +106,9 @@ def interrupted(*arguments: str, number: signal.Signals, bootstrap: str | None) 
 
 @pytest.mark.full
 @pytest.mark.parametrize("arguments", [["--no-spark"], []], ids=["no Spark", "Spark"])
-def test_ctrl_c_tells_what_was_delivered(broker: EmbeddedBroker, arguments: list[str]) -> None:
+def test_ctrl_c_prints_the_number_of_delivered_records(
+    broker: EmbeddedBroker, arguments: list[str]
+) -> None:
     bootstrap = broker.bootstrap_servers
     where = ("--bootstrap-servers", bootstrap)
     out = interrupted(*arguments, *where, number=signal.SIGINT, bootstrap=bootstrap)
@@ -119,7 +121,7 @@ def test_sigterm_stops_the_embedded_broker_too() -> None:
 
 
 @pytest.mark.full
-def test_nobody_outlives_a_demo_that_was_killed() -> None:
+def test_no_process_outlives_a_killed_demo() -> None:
     with family("demo", "--no-spark") as process:
         process.stdout.readline()
         assert len(process.members()) == 2, "the demo and its broker"

@@ -1,4 +1,4 @@
-"""``kprod perf``: every figure is about records that were delivered, and a mistake is told."""
+"""``kprod perf``: figures cover delivered records, options and interruptions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def perf(*arguments: str) -> Result:
 
 @pytest.mark.parametrize("call", list(CALLS))
 @pytest.mark.parametrize("keys", ["0", "7"])
-def test_figures_are_about_what_the_topic_holds(servers: str, call: str, keys: str) -> None:
+def test_the_figures_match_the_stored_records(servers: str, call: str, keys: str) -> None:
     topic = f"{call}-{keys}"
     arguments = ["--bootstrap-servers", servers, "--topic", topic, "--call", call, "--json"]
     ran = perf(*arguments, "--records", "1003", "--warm-up", "50", "--keys", keys, "--size", "9")
@@ -49,7 +49,7 @@ def test_figures_are_about_what_the_topic_holds(servers: str, call: str, keys: s
     assert len({record.key for record in stored}) == max(1, int(keys))
 
 
-def test_a_file_decides_what_the_command_line_leaves_open(servers: str, tmp_path: Path) -> None:
+def test_the_command_line_overrides_the_config_file(servers: str, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("acks=1\ncompression.type=gzip\n")
     arguments = ["--bootstrap-servers", servers, "--records", "1", "--warm-up", "0", "--json"]
@@ -59,12 +59,12 @@ def test_a_file_decides_what_the_command_line_leaves_open(servers: str, tmp_path
     assert "compression=none" in json.loads(ran.stdout)["options"]
 
 
-def test_every_lane_has_a_name_on_the_command_line() -> None:
+def test_every_call_can_be_chosen_on_the_command_line() -> None:
     assert get_args(CallName) == tuple(CALLS)
 
 
 @pytest.mark.full
-def test_the_table_tells_what_the_figures_of_an_embedded_broker_depend_on() -> None:
+def test_the_table_shows_limit_versions_and_options() -> None:
     options = ("--partitions", "2", "--compression", "lz4", "--acks", "1", "-X", "linger_ms=3")
     ran = perf("--records", "300", *options)
     assert ran.exit_code == 0, ran.output
@@ -100,7 +100,7 @@ MEASURED = Measured(
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "limit"),
     [
         ({"rate": 100.0}, "the requested rate"),
         ({"rate": 1000.0}, "waiting"),
@@ -111,11 +111,11 @@ MEASURED = Measured(
         ({"seconds": 0.0, "cpu_seconds": 0.0}, "waiting"),
     ],
 )
-def test_the_limit_is_what_was_used_up(changed: dict[str, Any], told: str) -> None:
-    assert told in replace(MEASURED, **changed).limited_by
+def test_limited_by_names_the_exhausted_resource(changed: dict[str, Any], limit: str) -> None:
+    assert limit in replace(MEASURED, **changed).limited_by
 
 
-def test_lines_of_a_file_are_sent_in_turn(servers: str, tmp_path: Path) -> None:
+def test_lines_of_a_file_are_sent_cyclically(servers: str, tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_text("one\ntwo\n")
     arguments = ["--payload-file", str(file), "--records", "3", "--warm-up", "0"]
@@ -125,7 +125,7 @@ def test_lines_of_a_file_are_sent_in_turn(servers: str, tmp_path: Path) -> None:
     assert stored == [b"one", b"one", b"two"]
 
 
-def test_ctrl_c_while_the_broker_stops_keeps_the_figures(
+def test_ctrl_c_during_the_shutdown_of_the_broker_keeps_the_figures(
     servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
@@ -140,7 +140,7 @@ def test_ctrl_c_while_the_broker_stops_keeps_the_figures(
 
 
 @pytest.mark.full
-def test_ctrl_c_prints_what_was_measured(servers: str) -> None:
+def test_ctrl_c_prints_the_figures_so_far(servers: str) -> None:
     arguments = ("--bootstrap-servers", servers, "--topic", "stopped", "--warm-up", "0")
     with family("perf", *arguments, "--rate", "500", "--json") as process:
         await_true(lambda: sum(end_offsets(servers, "stopped").values()) > 10)

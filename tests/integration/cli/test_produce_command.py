@@ -1,4 +1,4 @@
-"""``kprod produce``: every line is delivered or accounted for."""
+"""``kprod produce``: every line is delivered or reported as failed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def stored(servers: str, topic: str) -> list[tuple[int, StoredRecord]]:
 def test_lines_of_standard_input_become_records(
     servers: str, arguments: list[str], lines: str, records: list[tuple[bytes | None, bytes | None]]
 ) -> None:
-    topic = "-".join(["stdin", *(one.strip("-") for one in arguments[:1])])
+    topic = "-".join(["stdin", *(name.strip("-") for name in arguments[:1])])
     ran = produce(servers, topic, "--partition", "1", *arguments, lines=lines)
     assert ran.exit_code == 0, ran.output
     assert ran.stderr == f"{len(records)} delivered, 0 failed\n"
@@ -68,16 +68,16 @@ def test_a_file_with_keys_and_headers(servers: str, tmp_path: Path) -> None:
     assert found == [(b"k1", b"v1", headers), (b"k2", b"v=2", headers)]
 
 
-def test_a_line_that_cannot_be_sent_is_a_failure(servers: str) -> None:
+def test_invalid_lines_are_reported_and_counted_as_failed(servers: str) -> None:
     lines = f"k:v\nno key\nk:{'x' * 2_000_000}\nk:w\n"
     ran = produce(servers, "some", "--key-separator", ":", lines=lines)
     assert ran.exit_code == 1
-    *complaints, summary = ran.stderr.splitlines()
-    assert [complaint.split(":")[0] for complaint in complaints] == ["line 2", "line 3"]
+    *errors, summary = ran.stderr.splitlines()
+    assert [error.split(":")[0] for error in errors] == ["line 2", "line 3"]
     assert summary == "2 delivered, 2 failed"
 
 
-def test_only_the_first_failures_are_told(servers: str) -> None:
+def test_only_the_first_failures_are_printed(servers: str) -> None:
     ran = produce(servers, "many", "--key-separator", ":", lines="no key\n" * 1_000)
     assert ran.exit_code == 1
     assert len(ran.stderr.splitlines()) == 12
@@ -86,7 +86,7 @@ def test_only_the_first_failures_are_told(servers: str) -> None:
 
 @pytest.mark.parametrize("delimiter", one_of(r"\n", r"\0", r"\x1e"))
 @pytest.mark.parametrize("number", one_of(signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
-def test_a_signal_ends_the_input_after_what_was_read(
+def test_after_a_signal_complete_lines_are_sent(
     servers: str, delimiter: str, number: signal.Signals
 ) -> None:
     text = "a|b|c".replace("|", {r"\n": "\n", r"\0": "\0", r"\x1e": "\x1e"}[delimiter])
@@ -105,12 +105,10 @@ def test_a_signal_ends_the_input_after_what_was_read(
 @pytest.mark.parametrize(
     ("lines", "max_block_ms"), [(1, 5_000), pytest.param(3, 500_000, marks=pytest.mark.full)]
 )
-def test_a_signal_while_a_line_waits_leaves_no_line_out_of_the_account(
-    lines: int, max_block_ms: int
-) -> None:
-    """The broker is not there: the producer has never counted what waits for its topic.
+def test_after_a_signal_every_waiting_line_is_reported(lines: int, max_block_ms: int) -> None:
+    """Without a broker, lines wait for their topic.
 
-    The wait of one line is short, for a signal that comes just before it is noticed at its end.
+    A single line waits only briefly: the signal may arrive just before its wait ends.
     """
     arguments = ("produce", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1")
     with family(*arguments, "-X", f"max_block_ms={max_block_ms}") as process:
@@ -120,13 +118,13 @@ def test_a_signal_while_a_line_waits_leaves_no_line_out_of_the_account(
         process.command.terminate()
         _out, err = process.command.communicate(timeout=300)
     assert process.command.returncode == 143
-    told = [line.partition(":")[0] for line in err.splitlines() if line.startswith("line ")]
-    assert told == [f"line {number}" for number in range(1, lines + 1)]
+    reported = [line.partition(":")[0] for line in err.splitlines() if line.startswith("line ")]
+    assert reported == [f"line {number}" for number in range(1, lines + 1)]
     assert err.endswith(f"0 delivered, {lines} failed\n")
 
 
 @pytest.mark.full
-def test_a_signal_ends_it_within_ten_seconds_though_lines_wait_and_records_too() -> None:
+def test_a_signal_ends_produce_within_ten_seconds_while_records_wait() -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         silent = broker.faults.add(Fault(api=ApiKey.PRODUCE, drop=True, times=None))
         where = ("--topic", "t", "--bootstrap-servers", broker.bootstrap_servers)
@@ -140,14 +138,14 @@ def test_a_signal_ends_it_within_ten_seconds_though_lines_wait_and_records_too()
             _out, err = process.command.communicate(timeout=300)
         assert time.monotonic() - began < 14
         assert process.command.returncode == 143
-    told = {line.partition(":")[0] for line in err.splitlines() if line.startswith("line ")}
-    assert told == {f"line {number}" for number in range(1, 7)}
+    reported = {line.partition(":")[0] for line in err.splitlines() if line.startswith("line ")}
+    assert reported == {f"line {number}" for number in range(1, 7)}
     assert err.endswith("0 delivered, 6 failed\n")
 
 
 @pytest.mark.full
-def test_a_signal_before_the_first_line_ends_it_as_one_behind_it(tmp_path: Path) -> None:
-    """A named pipe that nobody writes to: the command waits where it opens it."""
+def test_a_signal_before_the_first_line_ends_produce(tmp_path: Path) -> None:
+    """The command blocks while it opens a named pipe without a writer."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     arguments = ("produce", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1")
@@ -158,8 +156,8 @@ def test_a_signal_before_the_first_line_ends_it_as_one_behind_it(tmp_path: Path)
     assert (process.command.returncode, err) == (143, "")
 
 
-def test_an_input_that_fails_ends_after_what_was_read(servers: str) -> None:
-    """The end of a terminal whose other side has gone: reading it fails with EIO."""
+def test_complete_lines_are_sent_if_reading_the_input_fails(servers: str) -> None:
+    """Reading a terminal whose other side is closed fails with EIO."""
     ours, theirs = os.openpty()
     with open(ours, "rb") as terminal:
         os.write(theirs, b"a\nb\nc")
@@ -179,7 +177,7 @@ def test_an_input_that_fails_ends_after_what_was_read(servers: str) -> None:
 
 
 def test_an_ignored_interrupt_stays_ignored(servers: str) -> None:
-    """As after ``trap '' INT``, and for ``command &`` in a script: all of the input is sent."""
+    """As after ``trap '' INT`` or for ``command &`` in a script."""
     arguments = ("produce", "--topic", "ignored", "--bootstrap-servers", servers)
     with ignored_interrupts(), family(*arguments) as process:
         await_true(lambda: catches(process.command.pid, signal.SIGTERM))
@@ -196,7 +194,7 @@ def catches(pid: int, number: signal.Signals) -> bool:
 
 
 @pytest.mark.parametrize("line", ["text", "[" * 100_000, '{"value": 1, "partition": 9}'])
-def test_what_is_no_record_is_told_and_the_others_are_sent(servers: str, line: str) -> None:
+def test_invalid_json_lines_are_reported_and_the_others_are_sent(servers: str, line: str) -> None:
     lines = f'{line}\n{{"value": "v"}}\n'
     ran = produce(servers, "bad-json", "--format", "json", lines=lines)
     assert ran.exit_code == 1

@@ -1,4 +1,4 @@
-"""``kprod topics``: what is there, made and deleted, and what the user is asked before."""
+"""``kprod topics``: list, create, describe and delete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def names(broker: EmbeddedBroker) -> list[str]:
     return [json.loads(line)["name"] for line in ran.stdout.splitlines()]
 
 
-def test_a_line_for_each_topic(broker: EmbeddedBroker) -> None:
+def test_list_prints_a_line_per_topic(broker: EmbeddedBroker) -> None:
     ran = topics(broker, "list")
     assert ran.stdout.splitlines() == [
         "orders  3 partitions, 1 replica",
@@ -33,7 +33,7 @@ def test_a_line_for_each_topic(broker: EmbeddedBroker) -> None:
     ]
 
 
-def test_a_topic_is_made_as_it_is_asked_for(broker: EmbeddedBroker) -> None:
+def test_create_uses_the_given_partitions_and_options(broker: EmbeddedBroker) -> None:
     options = ["--topic-option", "cleanup.policy=compact", "--topic-option", "retention.ms=60000"]
     ran = topics(broker, "create", "fresh", "--partitions", "2", *options)
     assert (ran.exit_code, ran.stdout) == (0, "created fresh: 2 partitions, 1 replica\n")
@@ -47,11 +47,11 @@ def test_a_topic_is_made_as_it_is_asked_for(broker: EmbeddedBroker) -> None:
     ]
     found = json.loads(topics(broker, "describe", "fresh", "--json").stdout)
     assert found["options"] == {"cleanup.policy": "compact", "retention.ms": "60000"}
-    assert [place["number"] for place in found["partitions"]] == [0, 1]
+    assert [partition["number"] for partition in found["partitions"]] == [0, 1]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["create", "orders"], "TOPIC_ALREADY_EXISTS (36): topic orders exists"),
         (["create", "a/b"], "a/b"),
@@ -60,27 +60,25 @@ def test_a_topic_is_made_as_it_is_asked_for(broker: EmbeddedBroker) -> None:
         (["delete", "missing", "--yes"], "missing"),
     ],
 )
-def test_what_the_cluster_refuses_is_told(
-    broker: EmbeddedBroker, arguments: list[str], words: str
+def test_errors_of_the_cluster_are_printed(
+    broker: EmbeddedBroker, arguments: list[str], message: str
 ) -> None:
     ran = topics(broker, *arguments)
     assert ran.exit_code == 1
     assert ran.stderr.startswith("kprod topics: ")
-    assert words in ran.stderr
+    assert message in ran.stderr
     assert names(broker) == ["orders", "tiny"]
 
 
 @pytest.mark.parametrize(("answer", "left"), [("n\n", ["orders", "tiny"]), ("y\n", ["orders"])])
-def test_nothing_is_deleted_before_the_user_agrees(
-    broker: EmbeddedBroker, answer: str, left: list[str]
-) -> None:
+def test_delete_asks_for_confirmation(broker: EmbeddedBroker, answer: str, left: list[str]) -> None:
     ran = topics(broker, "delete", "tiny", answer=answer)
     assert "tiny: 1 partition, 1 replica" in ran.stdout
     assert ran.exit_code == (1 if "n" in answer else 0)
     assert names(broker) == left
 
 
-def test_all_are_deleted_or_none(broker: EmbeddedBroker) -> None:
+def test_delete_deletes_all_topics_or_none(broker: EmbeddedBroker) -> None:
     assert topics(broker, "delete", "tiny", "missing", "--yes").exit_code == 1
     assert names(broker) == ["orders", "tiny"]
     ran = topics(broker, "delete", "tiny", "orders", "tiny", "--yes")
@@ -88,7 +86,7 @@ def test_all_are_deleted_or_none(broker: EmbeddedBroker) -> None:
     assert names(broker) == []
 
 
-def test_a_config_that_can_be_read_only_once_names_the_cluster(broker: EmbeddedBroker) -> None:
+def test_the_config_file_may_be_a_pipe(broker: EmbeddedBroker) -> None:
     """As from ``--config <(decrypt secrets)``."""
     readable, writable = os.pipe()
     with open(readable, "rb"):
@@ -100,7 +98,7 @@ def test_a_config_that_can_be_read_only_once_names_the_cluster(broker: EmbeddedB
     assert names(broker) == ["orders"]
 
 
-def test_a_broker_that_wants_a_login_is_recognized() -> None:
+def test_a_broker_that_requires_a_login_is_recognized() -> None:
     users = Authentication({"alice": "secret"})
     with EmbeddedBroker(
         listeners=[make_listener("SASL_PLAINTEXT", authentication=users)]
@@ -108,8 +106,8 @@ def test_a_broker_that_wants_a_login_is_recognized() -> None:
         ran = topics(broker, "list")
         assert ran.exit_code == 1
         where = broker.bootstrap_servers
-        said = ran.stderr.replace("Connection reset by peer", "the broker closed the connection")
-        assert said == (
+        stderr = ran.stderr.replace("Connection reset by peer", "the broker closed the connection")
+        assert stderr == (
             f"kprod topics: bootstrap broker at {where}: the broker closed the connection;"
             " does this port expect TLS or a login? see security_protocol (KP-1601)\n"
         )
@@ -119,7 +117,7 @@ def test_a_broker_that_wants_a_login_is_recognized() -> None:
         assert "the broker refused the login by PLAIN: Authentication failed" in ran.stderr
 
 
-def test_a_port_is_9092_unless_given() -> None:
+def test_the_default_port_is_9092() -> None:
     ran = CliRunner().invoke(app, ["topics", "list", "--bootstrap-servers", "no-such-host.invalid"])
     assert ran.exit_code == 1
     assert ran.stderr.startswith("kprod topics: bootstrap broker at no-such-host.invalid:9092: ")

@@ -1,4 +1,4 @@
-"""``kprod transactions``: what is open, what a coordinator knows, and ends by hand."""
+"""``kprod transactions``: list, describe, commit and abort."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def transactions(broker: EmbeddedBroker, *arguments: str, answer: str = "") -> R
 
 
 def prepare(broker: EmbeddedBroker, name: str, timeout_ms: int = 60_000) -> None:
-    """A transaction with one record for each partition, which its process leaves open."""
+    """Leave open a transaction with one record for each partition."""
     with KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers,
         transactional_id=name,
@@ -52,7 +52,7 @@ def values(broker: EmbeddedBroker) -> list[bytes]:
     return [record.value or b"" for record in broker.records("orders", committed=True)]
 
 
-def test_what_is_open_is_listed(broker: EmbeddedBroker) -> None:
+def test_list_shows_open_transactions(broker: EmbeddedBroker) -> None:
     assert transactions(broker, "list").stdout == ""
     prepare(broker, "job.0")
     prepare(broker, "other")
@@ -61,9 +61,11 @@ def test_what_is_open_is_listed(broker: EmbeddedBroker) -> None:
         ["job.0", "Ongoing", "for"],
         ["other", "Ongoing", "for"],
     ]
-    assert all(re.search(r"of 60 s, 2 partitions, producer id \d+, epoch 0$", one) for one in lines)
-    (told,) = transactions(broker, "list", "--prefix", "job.", "--json").stdout.splitlines()
-    found = json.loads(told)
+    assert all(
+        re.search(r"of 60 s, 2 partitions, producer id \d+, epoch 0$", line) for line in lines
+    )
+    (line,) = transactions(broker, "list", "--prefix", "job.", "--json").stdout.splitlines()
+    found = json.loads(line)
     assert (found["transactional_id"], found["state"]) == ("job.0", "Ongoing")
     assert found["partitions"] == [
         {"topic": "orders", "partition": 0},
@@ -71,7 +73,7 @@ def test_what_is_open_is_listed(broker: EmbeddedBroker) -> None:
     ]
 
 
-def test_one_is_described_in_any_state(broker: EmbeddedBroker) -> None:
+def test_describe_shows_a_transaction_in_any_state(broker: EmbeddedBroker) -> None:
     prepare(broker, "job.0")
     lines = transactions(broker, "describe", "job.0").stdout.splitlines()
     assert lines[0].startswith("job.0: Ongoing for ")
@@ -84,7 +86,7 @@ def test_one_is_described_in_any_state(broker: EmbeddedBroker) -> None:
     assert "no coordinator knows the transactional id 'nobody'" in missing.stderr
 
 
-def test_what_was_prepared_is_committed(broker: EmbeddedBroker) -> None:
+def test_commit_and_abort_end_prepared_transactions(broker: EmbeddedBroker) -> None:
     for name in ("job.0", "job.1", "other"):
         prepare(broker, name)
     refused = transactions(broker, "commit", "--prefix", "job.", answer="n\n")
@@ -99,8 +101,8 @@ def test_what_was_prepared_is_committed(broker: EmbeddedBroker) -> None:
     assert transactions(broker, "abort", "--prefix", "job.").stdout == "no open transactions\n"
 
 
-def test_a_producer_that_is_aborted_is_fenced(broker: EmbeddedBroker) -> None:
-    """By an EndTxn alone, protocol 1 would let it go on without its first record."""
+def test_aborting_fences_the_producer(broker: EmbeddedBroker) -> None:
+    """With EndTxn alone, a producer of protocol 1 would continue without its first record."""
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="alive")
     producer.init_transactions()
     producer.begin_transaction()
@@ -119,8 +121,10 @@ def commit_another(producer: KafkaProducer) -> None:
 
 
 @pytest.mark.parametrize("command", one_of("abort", "commit"))
-def test_a_later_transaction_is_left_alone(broker: EmbeddedBroker, command: str) -> None:
-    """The producer went on while the user thought about the answer."""
+def test_a_later_transaction_of_the_same_id_is_not_ended(
+    broker: EmbeddedBroker, command: str
+) -> None:
+    """The producer began another transaction before the user confirmed."""
     with KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers, transactional_id="alive"
     ) as producer:
@@ -145,20 +149,20 @@ def test_a_later_transaction_is_left_alone(broker: EmbeddedBroker, command: str)
     assert values(broker) == [b"first", b"second"]
 
 
-def test_the_brokers_longest_time_out_does_not_prevent_an_abort() -> None:
+def test_abort_respects_the_maximum_timeout_of_the_broker() -> None:
     config = TransactionConfig(max_timeout_ms=20_000)
     with EmbeddedBroker(topics={"orders": 2}, transaction_config=config) as broker:
         prepare(broker, "short", timeout_ms=20_000)
         assert transactions(broker, "abort", "short", "--yes").stdout == "aborted short\n"
 
 
-def test_nothing_is_done_when_one_is_not_there(broker: EmbeddedBroker) -> None:
+def test_nothing_is_done_if_one_transaction_is_missing(broker: EmbeddedBroker) -> None:
     prepare(broker, "job.0")
     ran = transactions(broker, "abort", "job.0", "nobody", "--yes")
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert "no open transaction of nobody; nothing was done" in ran.stderr
-    for wrong in (["commit"], ["abort", "job.0", "--prefix", "job."]):
-        assert "give transactional ids, or --prefix" in transactions(broker, *wrong).stderr
+    for invalid in (["commit"], ["abort", "job.0", "--prefix", "job."]):
+        assert "give transactional ids, or --prefix" in transactions(broker, *invalid).stderr
     assert len(transactions(broker, "list").stdout.splitlines()) == 1
 
 
@@ -168,7 +172,7 @@ class Position(NamedTuple):
 
 
 def decide(broker: EmbeddedBroker, group: str, batch: int, winners: str, pieces: int = 1) -> None:
-    """As the driver of an atomic batch does, in one piece or more."""
+    """Store the decision of an atomic batch as the Spark driver does."""
     marker = Marker(batch=batch, shards=2, winners=winners, pieces=pieces)
     write_offsets(broker, group, Position(marker.offset, marker.metadata))
 
@@ -176,7 +180,7 @@ def decide(broker: EmbeddedBroker, group: str, batch: int, winners: str, pieces:
 def write_offsets(
     broker: EmbeddedBroker, group: str, position: Position, *, name: str = ""
 ) -> None:
-    """In a transaction, which stays open if it has a ``name`` of its own."""
+    """Write offsets in a transaction; it stays open if it has a ``name``."""
     with KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers, transactional_id=name or "driver"
     ) as producer:
@@ -197,7 +201,7 @@ def entry(broker: EmbeddedBroker, name: str, attempt: int) -> str:
 JOB = "kprod-spark.night"
 
 
-def test_what_no_decision_names_is_not_committed(broker: EmbeddedBroker) -> None:
+def test_transactions_without_a_commit_decision_are_not_committed(broker: EmbeddedBroker) -> None:
     ids = [f"{JOB}.0/0", f"{JOB}.1/0", f"{JOB}.1/1"]
     for name in ids:
         prepare(broker, name)
@@ -224,7 +228,7 @@ def test_what_no_decision_names_is_not_committed(broker: EmbeddedBroker) -> None
     assert len(values(broker)) == 6
 
 
-def test_a_decision_in_several_pieces(broker: EmbeddedBroker) -> None:
+def test_a_decision_stored_in_several_pieces_is_read(broker: EmbeddedBroker) -> None:
     prepare(broker, "own.night.1/0")
     text = f",{entry(broker, 'own.night.1/0', 0)}"
     decide(broker, "own.night.layout/1", 0, text[3:], pieces=2)
@@ -233,8 +237,8 @@ def test_a_decision_in_several_pieces(broker: EmbeddedBroker) -> None:
     assert len(values(broker)) == 2
 
 
-def test_a_decision_that_is_still_open_is_aborted_with_the_rest(broker: EmbeddedBroker) -> None:
-    """The driver died before it committed the decision: nobody else ends that transaction."""
+def test_an_open_decision_is_aborted_with_the_other_transactions(broker: EmbeddedBroker) -> None:
+    """The driver died before it committed the decision; nothing else ends that transaction."""
     prepare(broker, f"{JOB}.0/0")
     marker = Marker(batch=0, shards=2, winners=entry(broker, f"{JOB}.0/0", 0), pieces=1)
     layout = f"{JOB}.layout"
@@ -248,7 +252,9 @@ def test_a_decision_that_is_still_open_is_aborted_with_the_rest(broker: Embedded
 
 
 @pytest.mark.parametrize("metadata", ["", "[]", "5", '{"kprod": 1}', "[" * 4_000])
-def test_a_group_of_something_else_decides_nothing(broker: EmbeddedBroker, metadata: str) -> None:
+def test_offsets_of_other_applications_are_not_a_decision(
+    broker: EmbeddedBroker, metadata: str
+) -> None:
     prepare(broker, "x.0/0")
     write_offsets(broker, "x.layout", Position(1, metadata))
     ran = transactions(broker, "commit", "x.0/0", "--yes")
@@ -256,8 +262,8 @@ def test_a_group_of_something_else_decides_nothing(broker: EmbeddedBroker, metad
     assert values(broker) == []
 
 
-def test_what_a_task_has_written_in_part_is_not_committed(broker: EmbeddedBroker) -> None:
-    """Also under another prefix: the job has a layout, or a name that no later start repeats."""
+def test_partly_written_transactions_of_tasks_are_not_committed(broker: EmbeddedBroker) -> None:
+    """Also under another prefix: the job has a layout, or a name that is never reused."""
     decide(broker, "own.layout", 0, "")
     call = f"mine.{uuid.uuid4().hex}"
     for name in (f"{JOB}.0", f"{JOB}.layout", "own.0", f"{call}.0", f"{call}.7.0"):

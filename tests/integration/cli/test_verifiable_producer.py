@@ -1,4 +1,4 @@
-"""``kprod verifiable-producer``: the events of Kafka's VerifiableProducer, and the records."""
+"""``kprod verifiable-producer`` prints the events of Kafka's VerifiableProducer."""
 
 from __future__ import annotations
 
@@ -27,14 +27,18 @@ def events_of(servers: str, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
-def test_each_record_is_told_of_between_the_start_and_the_end(broker: EmbeddedBroker) -> None:
-    told = events_of(broker.bootstrap_servers, "--max-messages", "100", "--throughput", "1000")
-    assert [told[0]["name"], told[-2]["name"], told[-1]["name"]] == [
+def test_events_are_startup_one_per_record_and_shutdown(broker: EmbeddedBroker) -> None:
+    events = events_of(broker.bootstrap_servers, "--max-messages", "100", "--throughput", "1000")
+    assert [events[0]["name"], events[-2]["name"], events[-1]["name"]] == [
         *("startup_complete", "shutdown_complete", "tool_data")
     ]
-    assert (told[-1]["sent"], told[-1]["acked"], told[-1]["target_throughput"]) == (100, 100, 1000)
-    assert all(isinstance(event["timestamp"], int) for event in told)
-    sent = told[1:-2]
+    assert (events[-1]["sent"], events[-1]["acked"], events[-1]["target_throughput"]) == (
+        100,
+        100,
+        1000,
+    )
+    assert all(isinstance(event["timestamp"], int) for event in events)
+    sent = events[1:-2]
     assert {event["name"] for event in sent} == {"producer_send_success"}
     stored = {(p, r.offset): r.value for p, r in read_topic(broker.bootstrap_servers, "t")}
     found = {(e["partition"], e["offset"]): e["value"].encode() for e in sent if e["topic"] == "t"}
@@ -42,34 +46,34 @@ def test_each_record_is_told_of_between_the_start_and_the_end(broker: EmbeddedBr
     assert sorted(int(value or b"") for value in stored.values()) == list(range(100))
 
 
-def test_keys_prefixes_and_times(broker: EmbeddedBroker) -> None:
+def test_repeating_keys_value_prefix_and_create_time(broker: EmbeddedBroker) -> None:
     arguments = ["--repeating-keys", "2", "--value-prefix", "7", "--message-create-time", "1000"]
-    told = events_of(broker.bootstrap_servers, "--max-messages", "3", *arguments)
-    sent = [(event["key"], event["value"]) for event in told[1:-2]]
+    events = events_of(broker.bootstrap_servers, "--max-messages", "3", *arguments)
+    sent = [(event["key"], event["value"]) for event in events[1:-2]]
     assert sorted(sent) == [("0", "7.0"), ("0", "7.2"), ("1", "7.1")]
     stamps = [record.timestamp for _, record in read_topic(broker.bootstrap_servers, "t")]
     assert all(1000 <= stamp < 100_000 for stamp in stamps)
 
 
-def test_a_record_that_fails_is_told_of(broker: EmbeddedBroker) -> None:
+def test_a_failed_record_has_a_producer_send_error(broker: EmbeddedBroker) -> None:
     broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29, times=None))
-    told = events_of(broker.bootstrap_servers, "--max-messages", "1")
-    assert told[1]["name"] == "producer_send_error"
-    assert told[1]["value"] == "0"
-    assert "TOPIC_AUTHORIZATION_FAILED" in told[1]["message"]
-    assert (told[-1]["sent"], told[-1]["acked"]) == (1, 0)
+    events = events_of(broker.bootstrap_servers, "--max-messages", "1")
+    assert events[1]["name"] == "producer_send_error"
+    assert events[1]["value"] == "0"
+    assert "TOPIC_AUTHORIZATION_FAILED" in events[1]["message"]
+    assert (events[-1]["sent"], events[-1]["acked"]) == (1, 0)
 
 
-def test_what_send_refuses_is_told_of(tmp_path: Path) -> None:
+def test_a_record_refused_by_send_has_a_producer_send_error(tmp_path: Path) -> None:
     config = tmp_path / "producer.properties"
     config.write_text("max.block.ms=1\n")
     arguments = ["--max-messages", "1", "--command-config", str(config)]
-    told = events_of(f"127.0.0.1:{free_port()}", *arguments)
-    assert told[1]["name"] == "producer_send_error"
-    assert (told[-1]["sent"], told[-1]["acked"]) == (0, 0)
+    events = events_of(f"127.0.0.1:{free_port()}", *arguments)
+    assert events[1]["name"] == "producer_send_error"
+    assert (events[-1]["sent"], events[-1]["acked"]) == (0, 0)
 
 
-def test_a_signal_ends_it_after_everything_was_told(broker: EmbeddedBroker) -> None:
+def test_a_signal_ends_it_after_all_events_were_printed(broker: EmbeddedBroker) -> None:
     arguments = command(broker.bootstrap_servers, "--throughput", "500")
     with family(*arguments) as process:
         first = [json.loads(process.stdout.readline()) for _ in range(20)]
@@ -85,22 +89,22 @@ def test_a_signal_ends_it_after_everything_was_told(broker: EmbeddedBroker) -> N
 
 @pytest.mark.full
 @pytest.mark.parametrize("limit", [["--max-messages", "20000"], []], ids=["20,000", "no end"])
-def test_it_stops_where_nobody_reads(broker: EmbeddedBroker, limit: list[str]) -> None:
+def test_it_stops_if_standard_output_is_closed(broker: EmbeddedBroker, limit: list[str]) -> None:
     arguments = command(broker.bootstrap_servers, *limit)
     with family(*arguments) as process:
         assert "startup_complete" in process.stdout.readline()
         process.stdout.close()
-        told = process.stderr.read()
+        stderr = process.stderr.read()
         assert process.command.wait(30) == 1
-    assert "Traceback" not in told
+    assert "Traceback" not in stderr
 
 
 @pytest.mark.full
-def test_a_signal_ends_it_before_there_is_a_broker() -> None:
+def test_a_signal_ends_it_without_a_broker() -> None:
     arguments = command(f"127.0.0.1:{free_port()}")
     with family(*arguments) as process:
         assert "startup_complete" in process.stdout.readline()
         process.command.terminate()
-        told = [json.loads(line)["name"] for line in process.stdout]
+        names = [json.loads(line)["name"] for line in process.stdout]
         assert process.command.wait(30) == 128 + signal.SIGTERM
-    assert told == ["shutdown_complete", "tool_data"]
+    assert names == ["shutdown_complete", "tool_data"]
