@@ -1,4 +1,4 @@
-"""One broker for all tests of this folder."""
+"""A broker with TLS and logins for all tests of this folder."""
 
 from __future__ import annotations
 

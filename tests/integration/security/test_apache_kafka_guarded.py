@@ -1,6 +1,6 @@
-"""TLS and every login with Apache Kafka, which shares nothing with us.
+"""TLS and every login against Apache Kafka.
 
-``KPROD_CAMPAIGN=long`` does it all with the older version, too.
+``KPROD_CAMPAIGN=long`` also runs the older version.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ LOGINS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def options_of(name: str, kafka: ApacheKafka, certificates: Certificates) -> dict[str, Any]:
     listener, login = LOGINS[name]
-    own = {"ssl_certfile": certificates.client} if name == "mtls" else {}
+    certificate = {"ssl_certfile": certificates.client} if name == "mtls" else {}
     return {
         "bootstrap_servers": kafka.addresses[listener],
         "security_protocol": PROTOCOLS[listener],
         "ssl_cafile": certificates.ca,
         "max_block_ms": 30_000,
-        **own,
+        **certificate,
         **login,
     }
 
@@ -78,10 +78,10 @@ def test_records_arrive(name: str, kafka: ApacheKafka, certificates: Certificate
 
 
 @pytest.mark.parametrize("name", ["scram-256", "scram-512"])
-def test_a_password_is_taken_as_it_is(
+def test_passwords_with_special_characters_log_in(
     name: str, kafka: ApacheKafka, certificates: Certificates
 ) -> None:
-    """The broker's own tool stored it, and librdkafka logs in by it, too."""
+    """The broker's own tool stored it, and librdkafka can log in with it."""
     options = options_of(name, kafka, certificates)
     odd = {"sasl_plain_username": ODD_USER, "sasl_plain_password": ODD_PASSWORD}
     with KafkaProducer(**{**options, **odd}) as producer:
@@ -98,13 +98,17 @@ def test_a_password_is_taken_as_it_is(
 
 
 @pytest.mark.parametrize("name", ["plain", "scram-256", "scram-512"])
-def test_wrong_passwords(name: str, kafka: ApacheKafka, certificates: Certificates) -> None:
+def test_wrong_passwords_are_refused(
+    name: str, kafka: ApacheKafka, certificates: Certificates
+) -> None:
     options = {**options_of(name, kafka, certificates), "sasl_plain_password": "wrong"}
     with KafkaProducer(**options) as producer, pytest.raises(SaslAuthenticationError):
         producer.send(name, b"never")
 
 
-def test_a_certificate_is_asked_for(kafka: ApacheKafka, certificates: Certificates) -> None:
+def test_a_missing_client_certificate_is_refused(
+    kafka: ApacheKafka, certificates: Certificates
+) -> None:
     options = options_of("mtls", kafka, certificates)
     options.pop("ssl_certfile")
     with KafkaProducer(**options) as producer, pytest.raises(TlsAuthenticationError):
@@ -112,7 +116,7 @@ def test_a_certificate_is_asked_for(kafka: ApacheKafka, certificates: Certificat
 
 
 def send_for(seconds: float, options: dict[str, Any], bootstrap_servers: str) -> None:
-    """Records to an empty topic "again", one after the other, and all of them arrive."""
+    """Send records one by one to the empty topic "again" and check that all arrive."""
     with KafkaProducer(linger_ms=0, **options) as producer:
         sent = 0
         until = time.monotonic() + seconds
@@ -124,5 +128,5 @@ def send_for(seconds: float, options: dict[str, Any], bootstrap_servers: str) ->
 
 
 def test_logins_are_repeated_under_load(kafka: ApacheKafka, certificates: Certificates) -> None:
-    """For longer than three lifetimes: a broker closes what is used past one (KIP-368)."""
+    """For more than three session lifetimes: a broker closes expired sessions (KIP-368)."""
     send_for(5, options_of("scram-256", kafka, certificates), kafka.bootstrap_servers)

@@ -1,6 +1,6 @@
-"""GSSAPI with Apache Kafka and a key distribution centre of MIT Kerberos.
+"""GSSAPI against Apache Kafka with a KDC of MIT Kerberos.
 
-``KPROD_CAMPAIGN=long`` does it with the older version, too.
+``KPROD_CAMPAIGN=long`` also runs the older version.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")
-def centre() -> Iterator[KerberosRealm]:
-    with KerberosRealm() as found:
-        yield found
+def kdc() -> Iterator[KerberosRealm]:
+    with KerberosRealm() as running:
+        yield running
 
 
 @pytest.fixture
-def realm(centre: KerberosRealm, monkeypatch: pytest.MonkeyPatch) -> KerberosRealm:
-    """What this process belongs to, with a ticket."""
-    for name, value in centre.environment.items():
+def realm(kdc: KerberosRealm, monkeypatch: pytest.MonkeyPatch) -> KerberosRealm:
+    """The realm of this process, with a ticket."""
+    for name, value in kdc.environment.items():
         monkeypatch.setenv(name, value)
-    centre.fetch_ticket()
-    return centre
+    kdc.fetch_ticket()
+    return kdc
 
 
 class Kerberized(NamedTuple):
@@ -50,11 +50,11 @@ class Kerberized(NamedTuple):
 def kafka(
     request: pytest.FixtureRequest,
     certificates: Certificates,
-    centre: KerberosRealm,
+    kdc: KerberosRealm,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Kerberized]:
     folder = tmp_path_factory.mktemp("kafka")
-    guarded = with_kerberos(guards(certificates), centre)
+    guarded = with_kerberos(guards(certificates), kdc)
     with ApacheKafka(folder, request.param, guards=guarded) as broker:
         for name in ("t", "again"):
             TopicAdmin(broker.bootstrap_servers).create(name, 1)
@@ -72,10 +72,10 @@ def stored(kafka: Kerberized, topic: str) -> list[bytes | None]:
     return [record.value for record in read_back(kafka.bootstrap_servers, topic, 1)]
 
 
-@pytest.mark.parametrize("own_name", [None, "user@KRBTEST.COM"])
-def test_records_arrive(own_name: str | None, kafka: Kerberized, realm: KerberosRealm) -> None:
+@pytest.mark.parametrize("name", [None, "user@KRBTEST.COM"])
+def test_records_arrive(name: str | None, kafka: Kerberized, realm: KerberosRealm) -> None:
     before = stored(kafka, "t")
-    with KafkaProducer(sasl_kerberos_name=own_name, **kafka.options) as producer:
+    with KafkaProducer(sasl_kerberos_name=name, **kafka.options) as producer:
         futures = [producer.send("t", value) for value in VALUES]
         for future in futures:
             future.get(timeout=30)
@@ -101,20 +101,22 @@ def refused(kafka: Kerberized, **changed: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
+    ("changed", "option"),
     [
         ({"sasl_kerberos_domain_name": "elsewhere"}, "sasl_kerberos_domain_name"),
         ({"sasl_kerberos_service_name": "hdfs"}, "sasl_kerberos_service_name"),
         ({"sasl_kerberos_name": "nobody@KRBTEST.COM"}, "nobody@KRBTEST.COM"),
     ],
 )
-def test_names_that_nobody_has(
-    changed: dict[str, str], words: str, kafka: Kerberized, realm: KerberosRealm
+def test_the_error_names_the_wrong_kerberos_option(
+    changed: dict[str, str], option: str, kafka: Kerberized, realm: KerberosRealm
 ) -> None:
-    assert words in refused(kafka, **changed)
+    assert option in refused(kafka, **changed)
 
 
-def test_the_ticket_may_come_later(kafka: Kerberized, realm: KerberosRealm) -> None:
+def test_a_producer_recovers_once_there_is_a_ticket(
+    kafka: Kerberized, realm: KerberosRealm
+) -> None:
     realm.drop_ticket()
     with KafkaProducer(reconnect_backoff_max_ms=100, **kafka.options) as producer:
         with pytest.raises(SaslAuthenticationError, match="run kinit"):
@@ -124,13 +126,13 @@ def test_the_ticket_may_come_later(kafka: Kerberized, realm: KerberosRealm) -> N
         while sent is None:
             try:
                 sent = producer.send("t", b"late")
-            except SaslAuthenticationError:  # of an attempt that began before
+            except SaslAuthenticationError:  # of an earlier attempt
                 continue
         sent.get(timeout=30)
     assert stored(kafka, "t")[-1] == b"late"
 
 
-def test_no_centre_to_ask(kafka: Kerberized, realm: KerberosRealm) -> None:
+def test_the_error_reports_an_unreachable_kdc(kafka: Kerberized, realm: KerberosRealm) -> None:
     realm.stop()
     try:
         assert "Cannot contact any KDC" in refused(kafka)
@@ -139,13 +141,13 @@ def test_no_centre_to_ask(kafka: Kerberized, realm: KerberosRealm) -> None:
 
 
 def begin_until_refused() -> None:
-    """Nothing says when the centre will refuse a ticket, but asking it."""
+    """Only a request shows whether the KDC refuses a ticket."""
     while True:
         KerberosConversation("kafka", "127.0.0.1", None).respond(None)
         time.sleep(0.1)
 
 
-def test_a_ticket_that_has_expired(realm: KerberosRealm) -> None:
+def test_the_error_reports_an_expired_ticket(realm: KerberosRealm) -> None:
     realm.fetch_ticket("1s")
     realm.stop()
     realm.start(clock_skew=1)

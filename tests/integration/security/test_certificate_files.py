@@ -1,4 +1,4 @@
-"""Ways to give certificates, keys and lists of revoked ones, and files that cannot be used."""
+"""Options for certificates, keys and revocation lists, and unusable files."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from tests.support.certificates import DAY, KEY_PASSWORD, Certificates
 from tests.support.guarded_broker import GuardedBroker
 
 
-def configured(certificates: Certificates, **options: Any) -> str:
+def config_error(certificates: Certificates, **options: Any) -> str:
     with pytest.raises(ConfigError) as raised:
         KafkaProducer(**{"security_protocol": "SSL", "ssl_cafile": certificates.ca, **options})
     return str(raised.value)
 
 
-def test_files_that_cannot_be_used(certificates: Certificates, tmp_path: Path) -> None:
+def test_errors_for_unusable_files_name_the_option(
+    certificates: Certificates, tmp_path: Path
+) -> None:
     empty, text = tmp_path / "empty", tmp_path / "text"
     empty.write_bytes(b"")
     text.write_text("not a certificate")
@@ -39,7 +41,7 @@ def test_files_that_cannot_be_used(certificates: Certificates, tmp_path: Path) -
     only_certificate = only_certificate[only_certificate.index("-----BEGIN CERT") :]
     damaged = only_certificate.replace("MII", "M*I", 1)
     damaged_key = Path(certificates.server).read_text().replace("KEY-----\nM", "KEY-----\n*", 1)
-    for options, words in (
+    for options, message in (
         ({"ssl_cafile": damaged}, "ssl_cafile: no certificate in it can be read"),
         ({"ssl_crlfile": damaged}, "ssl_crlfile: no revocation list in it can be read"),
         (
@@ -67,17 +69,17 @@ def test_files_that_cannot_be_used(certificates: Certificates, tmp_path: Path) -
         ({"ssl_crlfile": str(text)}, "ssl_crlfile"),
         ({"ssl_ciphers": "NOTHING"}, "none of these ciphers"),
     ):
-        assert words in configured(certificates, **options), options
+        assert message in config_error(certificates, **options), options
 
 
-def test_a_key_that_is_given_as_text_is_not_told() -> None:
-    """Found by a search through the objects of a whole run."""
+def test_a_key_given_as_text_is_not_in_the_repr() -> None:
+    """A regression found by a search through all objects of a run."""
     key = "-----BEGIN PRIVATE KEY-----\ncanary\n"
     assert "canary" not in repr(TlsSettings(certfile=key, keyfile=key))
 
 
-@pytest.mark.parametrize("way", ["encrypted", "text", "store", "two"])
-def test_ways_to_give_a_certificate(way: str, guarded: GuardedBroker) -> None:
+@pytest.mark.parametrize("form", ["encrypted", "text", "store", "two"])
+def test_a_certificate_can_be_given_in_every_form(form: str, guarded: GuardedBroker) -> None:
     certificates, options = guarded.certificates, guarded.options("mtls", "none")
     data = Path(certificates.client).read_text()
     at = data.index("-----BEGIN CERT")
@@ -89,13 +91,13 @@ def test_ways_to_give_a_certificate(way: str, guarded: GuardedBroker) -> None:
             "ssl_keystore_password": KEY_PASSWORD,
         },
         "two": {"ssl_certfile": data[at:], "ssl_keyfile": data[:at]},
-    }[way]
+    }[form]
     with KafkaProducer(**options) as producer:
         producer.send("t", b"x").get(timeout=20)
 
 
 def revocations(authority: trustme.CA, *certfiles: str, days: int = 1) -> bytes:
-    """A list that is good for ``days``, from three days ago on if that is over."""
+    """A revocation list issued three days ago and valid for ``days`` from now."""
     issuer = x509.load_pem_x509_certificate(authority.cert_pem.bytes())
     key = load_pem_private_key(authority.private_key_pem.bytes(), None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
@@ -114,7 +116,7 @@ def revocations(authority: trustme.CA, *certfiles: str, days: int = 1) -> bytes:
 
 
 def connect(certificates: Certificates, certfile: str, crlfile: str) -> None:
-    """Raises what ``send`` raises."""
+    """Send a record over TLS."""
     listener = make_listener("SSL", tls=tls_context(certfile))
     options: dict[str, Any] = {
         "security_protocol": "SSL",
@@ -129,7 +131,7 @@ def connect(certificates: Certificates, certfile: str, crlfile: str) -> None:
         producer.send("t", b"x").get(timeout=20)
 
 
-def test_a_certificate_that_was_revoked(certificates: Certificates, tmp_path: Path) -> None:
+def test_a_revoked_certificate_is_refused(certificates: Certificates, tmp_path: Path) -> None:
     good = certificates.server
     stolen = certificates.issue("stolen", "localhost", "127.0.0.1")
     file = tmp_path / "crl.pem"
@@ -141,13 +143,13 @@ def test_a_certificate_that_was_revoked(certificates: Certificates, tmp_path: Pa
         connect(certificates, stolen, file.read_text())
 
 
-def test_a_list_of_somebody_else(certificates: Certificates) -> None:
+def test_a_revocation_list_of_another_authority_is_refused(certificates: Certificates) -> None:
     crl = revocations(trustme.CA()).decode()
     with pytest.raises(TlsAuthenticationError, match="ssl_crlfile has no list of the CA"):
         connect(certificates, certificates.server, crl)
 
 
-def test_a_list_that_is_out_of_date(certificates: Certificates) -> None:
+def test_an_expired_revocation_list_is_refused(certificates: Certificates) -> None:
     crl = revocations(certificates.authority, days=-1).decode()
     with pytest.raises(TlsAuthenticationError, match="CRL has expired"):
         connect(certificates, certificates.server, crl)

@@ -1,4 +1,4 @@
-"""Every command of ``kprod`` that writes or reads gets to a broker that asks who it is."""
+"""Commands of ``kprod`` against a broker that requires a login."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECURED = (("plain", "PLAIN"), ("tls", "SCRAM-SHA-512"), ("mtls", "none"))
 
 
 def properties(guarded: GuardedBroker, tmp_path: Path, protection: str, mechanism: str) -> str:
-    """What a Java program would be configured with."""
+    """A properties file as Java programs use it."""
     options = guarded.options(protection, mechanism)
     lines = [f"{name.replace('_', '.')}={value}" for name, value in options.items()]
     lines += ["group.id=someone-s", "linger.ms=0"]
@@ -28,7 +28,7 @@ def run(*arguments: str, lines: str = "") -> Result:
 
 
 @pytest.mark.parametrize(("protection", "mechanism"), SECURED)
-def test_what_is_produced_is_consumed_by_the_same_file(
+def test_produce_and_consume_work_with_the_same_properties_file(
     guarded: GuardedBroker, tmp_path: Path, protection: str, mechanism: str
 ) -> None:
     file = properties(guarded, tmp_path, protection, mechanism)
@@ -41,7 +41,9 @@ def test_what_is_produced_is_consumed_by_the_same_file(
     assert sorted(ran.stdout.split()) == ["a", "b"]
 
 
-def test_a_wrong_password_is_told_and_not_shown(guarded: GuardedBroker, tmp_path: Path) -> None:
+def test_a_wrong_password_is_reported_without_the_password(
+    guarded: GuardedBroker, tmp_path: Path
+) -> None:
     file = properties(guarded, tmp_path, "tls", "PLAIN")
     wrong = ("-X", "sasl_plain_password=another-one")
     for command in ("consume", "demo"):

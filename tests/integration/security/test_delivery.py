@@ -1,4 +1,4 @@
-"""One delivery suite, by every way to a broker that is guarded in every way."""
+"""The same records over every transport, TLS mode and login mechanism."""
 
 from __future__ import annotations
 
@@ -16,10 +16,16 @@ from tests.support.guarded_broker import MECHANISMS, PROTECTIONS, GuardedBroker,
 from tests.support.local_proxies import LocalProxy
 from tests.support.recipes import recipe
 
-EVERY = [(protection, mechanism) for protection in PROTECTIONS for mechanism in MECHANISMS]
-ENDS = [("plain", "none"), ("mtls", "SCRAM-SHA-512")]
-"""What is around them, proxies and sockets carry as bytes."""
-WAYS = {"tcp": EVERY, "narrow": EVERY, "socks5": ENDS, "socks5h": ENDS, "http": ENDS}
+ALL_LOGINS = [(protection, mechanism) for protection in PROTECTIONS for mechanism in MECHANISMS]
+EXTREMES = [("plain", "none"), ("mtls", "SCRAM-SHA-512")]
+"""The extremes: proxies and sockets only carry bytes."""
+TRANSPORTS = {
+    "tcp": ALL_LOGINS,
+    "narrow": ALL_LOGINS,
+    "socks5": EXTREMES,
+    "socks5h": EXTREMES,
+    "http": EXTREMES,
+}
 VALUES = [b"small", b"", b"x" * 1000, bytes(range(256)) * 4000, b"last"]
 
 
@@ -29,10 +35,10 @@ def proxy() -> Iterator[LocalProxy]:
         yield running
 
 
-def way(name: str, proxy: LocalProxy) -> dict[str, Any]:
+def transport_options(name: str, proxy: LocalProxy) -> dict[str, Any]:
     if name == "tcp":
         return {}
-    if name == "narrow":  # it takes a large record in pieces, or nothing for now
+    if name == "narrow":  # partial and blocked writes
         return {"send_buffer_bytes": 4096}
     return {"proxy_url": f"{name}://127.0.0.1:{proxy.port}"}
 
@@ -45,16 +51,16 @@ def send_all(options: dict[str, Any], topic: str) -> list[int]:
 
 @pytest.mark.parametrize(
     ("name", "protection", "mechanism"),
-    [(name, *guard) for name, guards in WAYS.items() for guard in guards],
+    [(name, *guard) for name, guards in TRANSPORTS.items() for guard in guards],
 )
-def test_records_arrive_by_every_way(
+def test_records_arrive_over_every_transport_and_login(
     name: str,
     protection: str,
     mechanism: str,
     guarded: GuardedBroker,
     proxy: LocalProxy,
 ) -> None:
-    options = {**guarded.options(protection, mechanism), **way(name, proxy)}
+    options = {**guarded.options(protection, mechanism), **transport_options(name, proxy)}
     topic = f"{name}-{protection}-{mechanism}"
     assert send_all(options, topic) == list(range(len(VALUES)))
     stored = read_back(guarded.address("plain", "none"), topic, 1)
@@ -77,7 +83,7 @@ def test_the_recipe_of_proxies_delivers(guarded: GuardedBroker) -> None:
 
 
 @pytest.fixture(scope="module")
-def by_socket(
+def socket_broker(
     certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[GuardedBroker, Path]]:
     folder = tmp_path_factory.mktemp("s")
@@ -85,11 +91,11 @@ def by_socket(
         yield broker, folder
 
 
-@pytest.mark.parametrize(("protection", "mechanism"), ENDS)
-def test_records_arrive_by_unix_domain_sockets(
-    protection: str, mechanism: str, by_socket: tuple[GuardedBroker, Path]
+@pytest.mark.parametrize(("protection", "mechanism"), EXTREMES)
+def test_records_arrive_over_unix_domain_sockets(
+    protection: str, mechanism: str, socket_broker: tuple[GuardedBroker, Path]
 ) -> None:
-    guarded, folder = by_socket
+    guarded, folder = socket_broker
     options = guarded.options(protection, mechanism)
     path = str(folder / "{port}.sock")
     options |= {"transport": "unix", "unix_socket_path": path}

@@ -1,4 +1,4 @@
-"""Tokens from an issuer, by HTTPS: fetched, fetched again ahead of time, and each way to fail."""
+"""OAuth tokens from an issuer over HTTPS: fetch, refresh and failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def options_of(guarded: GuardedBroker, issuer: TokenServer, **changed: Any) -> d
 
 
 def test_a_token_logs_in_on_every_connection(guarded: GuardedBroker, issuer: TokenServer) -> None:
-    """One serves for all of them; name and secret may have characters that mean something else."""
+    """One token for all of them. Client id and secret contain special characters."""
     with KafkaProducer(**options_of(guarded, issuer)) as producer:
         producer.send("t", b"x").get(timeout=20)
     assert (issuer.issued, issuer.scopes) == (1, [["kafka orders"]])
@@ -60,19 +60,19 @@ def test_the_recipe_delivers(guarded: GuardedBroker, issuer: TokenServer) -> Non
 
 
 def refused(guarded: GuardedBroker, issuer: TokenServer, **changed: Any) -> str:
-    """Some issuers take a key in the query: it is asked with, and not told."""
-    place = issuer.url
+    """The error of a refused login. A key in the URL query is sent but not disclosed."""
+    url = issuer.url
     issuer.url += "?code=canary"
     options = options_of(guarded, issuer, **changed)
     with KafkaProducer(**options) as producer, pytest.raises(SaslAuthenticationError) as raised:
         producer.send("t", b"never")
     assert issuer.queries in ([], ["code=canary"])
-    assert place in str(raised.value) or "expired" in str(raised.value)
+    assert url in str(raised.value) or "expired" in str(raised.value)
     assert "canary" not in str(raised.value)
     return str(raised.value)
 
 
-ODD = [
+INVALID_ANSWERS = [
     (Answer(500, b"<html>"), "HTTP status 500"),
     (Answer(503, b'{"error": "temporarily_unavailable"}', JSON), "503: temporarily_unavailable"),
     (Answer(302, b"elsewhere", (("location", "http://127.0.0.1:1/"),)), "HTTP status 302"),
@@ -88,35 +88,39 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "words"), ODD, ids=[words for _, words in ODD])
-def test_answers_that_are_no_tokens(
-    answer: Answer, words: str, guarded: GuardedBroker, issuer: TokenServer
+@pytest.mark.parametrize(
+    ("answer", "message"), INVALID_ANSWERS, ids=[message for _, message in INVALID_ANSWERS]
+)
+def test_invalid_token_responses_fail_the_login(
+    answer: Answer, message: str, guarded: GuardedBroker, issuer: TokenServer
 ) -> None:
     issuer.odd = lambda: answer
-    assert words in refused(guarded, issuer)
+    assert message in refused(guarded, issuer)
 
 
-def test_an_issuer_that_refuses_or_cannot_be_trusted(
+def test_errors_of_a_refusing_or_untrusted_issuer(
     guarded: GuardedBroker, certificates: Certificates
 ) -> None:
-    strange = certificates.issue("elsewhere", "issuer.example.org")
-    for certfile, changed, words in (
+    other_host = certificates.issue("elsewhere", "issuer.example.org")
+    for certfile, changed, message in (
         (certificates.server, {SECRET_OPTION: "canary wrong"}, "HTTP status 401: invalid_client"),
         (certificates.server, {AUTHORITY: certificates.other_ca}, "certificate verify failed"),
-        (strange, {}, "Hostname mismatch"),
+        (other_host, {}, "Hostname mismatch"),
         (None, {}, "Connection refused"),
     ):
         with TokenServer(certfile or certificates.server, certificates.ca) as issuer:
             if certfile is None:
                 issuer.url = f"https://localhost:{free_port()}/token"
-            assert words in refused(guarded, issuer, **changed)
+            assert message in refused(guarded, issuer, **changed)
 
 
-def test_a_token_is_replaced_ahead_of_time(guarded: GuardedBroker, issuer: TokenServer) -> None:
-    """Its login ends with it: so the broker is told the next one. A failure meanwhile is survived.
+def test_a_token_is_refreshed_before_it_expires(
+    guarded: GuardedBroker, issuer: TokenServer
+) -> None:
+    """The session expires with its token, so the login is repeated with the next one.
 
-    The second token is fetched when 0.8 of the first one's life is over, for the login that is
-    repeated at 0.85 to 0.95 of it: the issuer fails then, once.
+    The second token is fetched after 0.8 of the first one's lifetime, for the login repeated at
+    0.85 to 0.95 of it. The issuer then fails once.
     """
     failures = [Answer(500, b"busy")]
     issuer.lifetime = 1.5

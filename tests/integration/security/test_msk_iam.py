@@ -1,4 +1,4 @@
-"""AWS_MSK_IAM with a broker that checks the signature of the request that serves as the token."""
+"""AWS_MSK_IAM against a broker that checks the signature of the token."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Msk(NamedTuple):
 def msk(
     certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Msk]:
-    """Credentials come from the environment only: no file of this machine, no service of AWS."""
+    """Credentials come from the environment only, not from files or AWS services."""
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -54,14 +54,14 @@ def test_a_signed_request_logs_in(msk: Msk, caplog: pytest.LogCaptureFixture) ->
     caplog.set_level(logging.DEBUG)
     with KafkaProducer(sasl_msk_region=REGION, **msk.options) as producer:
         producer.send("t", b"x").get(timeout=20)
-    asked = msk.requests.seen[0]
-    assert asked["X-Amz-Algorithm"] == "AWS4-HMAC-SHA256"
-    assert asked["X-Amz-SignedHeaders"] == "host"
-    assert asked["X-Amz-Expires"] == "900"
+    request = msk.requests.seen[0]
+    assert request["X-Amz-Algorithm"] == "AWS4-HMAC-SHA256"
+    assert request["X-Amz-SignedHeaders"] == "host"
+    assert request["X-Amz-Expires"] == "900"
     assert SECRET not in caplog.text
 
 
-def test_a_session_of_a_role(msk: Msk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_token_of_a_role_is_sent(msk: Msk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SESSION_TOKEN", "a+session/token==")
     with KafkaProducer(sasl_msk_region=REGION, **msk.options) as producer:
         producer.send("t", b"x").get(timeout=20)
@@ -69,7 +69,7 @@ def test_a_session_of_a_role(msk: Msk, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_recipe_delivers(msk: Msk) -> None:
-    """The broker's name, which tells the region, is that of one on loopback here."""
+    """The region is set explicitly because the broker name is a loopback address."""
     options = recipe("AWS MSK with IAM")
     region = str(options["bootstrap_servers"]).split(".")[-3]
     here = {name: msk.options[name] for name in ("bootstrap_servers", "ssl_cafile")}
@@ -78,7 +78,7 @@ def test_the_recipe_delivers(msk: Msk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "region", "words"),
+    ("changed", "region", "message"),
     [
         ({"AWS_SECRET_ACCESS_KEY": "another"}, REGION, "the broker refused"),
         ({}, "us-east-1", "the broker refused"),
@@ -87,18 +87,18 @@ def test_the_recipe_delivers(msk: Msk) -> None:
     ],
     ids=["another secret", "another region", "no credentials", "no region"],
 )
-def test_a_login_that_is_refused(
+def test_refused_and_impossible_logins_are_explained(
     msk: Msk,
     monkeypatch: pytest.MonkeyPatch,
     changed: dict[str, str],
     region: str | None,
-    words: str,
+    message: str,
 ) -> None:
     for name, value in changed.items():
         monkeypatch.setenv(name, value)
     with (
         KafkaProducer(sasl_msk_region=region, **msk.options) as producer,
-        pytest.raises(SaslAuthenticationError, match=words),
+        pytest.raises(SaslAuthenticationError, match=message),
     ):
         producer.send("t", b"never")
 
@@ -111,7 +111,7 @@ def test_a_login_that_is_refused(
         ("b-1.demo.abc.c4.kafka.cn-north-1.amazonaws.com.cn", "cn-north-1"),
     ],
 )
-def test_the_region_is_in_the_name_of_a_broker(msk: Msk, host: str, region: str) -> None:
+def test_the_region_is_taken_from_the_broker_name(msk: Msk, host: str, region: str) -> None:
     token, expires = MskTokens(host, None).token()
     grant = SignedRequests(region, {KEY: SECRET}).check(token)
     assert grant.principal == f"User:{KEY}"
@@ -119,16 +119,16 @@ def test_the_region_is_in_the_name_of_a_broker(msk: Msk, host: str, region: str)
     assert abs(grant.expires - expires) <= 1
 
 
-def test_a_fault_of_the_signer_is_none_of_the_credentials(
+def test_an_error_of_the_signer_is_not_a_credentials_error(
     msk: Msk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An attribute that a package misses says nothing about credentials."""
+    """For example a missing attribute of a package."""
 
-    def broken(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise AttributeError("module 'botocore' has no attribute 'auth'")
 
     signer = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"
-    monkeypatch.setattr(f"{signer}.generate_auth_token", broken)
-    monkeypatch.setattr(f"{signer}.generate_auth_token_from_credentials_provider", broken)
+    monkeypatch.setattr(f"{signer}.generate_auth_token", fail)
+    monkeypatch.setattr(f"{signer}.generate_auth_token_from_credentials_provider", fail)
     with pytest.raises(AttributeError, match="botocore"):
         MskTokens("b-1.example", REGION).token()

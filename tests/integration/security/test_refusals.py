@@ -1,4 +1,4 @@
-"""Who does not talk to whom, told at once with the cause; what a broker takes from strangers."""
+"""Failed TLS handshakes and logins raise the cause immediately; limits before the login."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ from tests.support.answering_server import answering
 from tests.support.certificates import Certificates
 from tests.support.guarded_broker import PASSWORD, USER, GuardedBroker
 
-SECONDS = 20_000
-"""Longer than any of these takes: an error that comes only when time is over fails the test."""
+MAX_BLOCK_MS = 20_000
+"""Longer than any of these takes: an error raised only at the timeout fails the test."""
 
 
-def refused(kind: type[KprodError] = AuthenticationError, **options: Any) -> str:
-    """What ``send`` raises, long before its time is over."""
-    with KafkaProducer(max_block_ms=SECONDS, **options) as producer, pytest.raises(kind) as raised:
+def error_of_send(kind: type[KprodError] = AuthenticationError, **options: Any) -> str:
+    """The error of ``send``, raised long before the timeout."""
+    with (
+        KafkaProducer(max_block_ms=MAX_BLOCK_MS, **options) as producer,
+        pytest.raises(kind) as raised,
+    ):
         producer.send("t", b"never")
     return str(raised.value)
 
@@ -66,9 +69,9 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("host", "names", "fits"), NAMES, ids=str)
-def test_the_name_of_a_broker(
-    host: str, names: tuple[str, ...], fits: bool, certificates: Certificates
+@pytest.mark.parametrize(("host", "names", "matches"), NAMES, ids=str)
+def test_the_certificate_must_match_the_broker_name(
+    host: str, names: tuple[str, ...], matches: bool, certificates: Certificates
 ) -> None:
     certfile = certificates.issue(f"names-{abs(hash(names))}", *names)
     options: dict[str, Any] = {"security_protocol": "SSL", "ssl_cafile": certificates.ca}
@@ -76,20 +79,20 @@ def test_the_name_of_a_broker(
         port = int(address.rpartition(":")[2])
         options["bootstrap_servers"] = f"{host}:{port}"
         backend = resolving_to_loopback()
-        if fits:
-            with KafkaProducer(transport=backend, max_block_ms=SECONDS, **options) as producer:
+        if matches:
+            with KafkaProducer(transport=backend, max_block_ms=MAX_BLOCK_MS, **options) as producer:
                 producer.connect()
         else:
-            text = refused(TlsAuthenticationError, transport=backend, **options)
+            text = error_of_send(TlsAuthenticationError, transport=backend, **options)
             assert "certificate" in text
             assert "is this the right broker" in text
-            unchecked = {**options, "ssl_check_hostname": False}
-            with KafkaProducer(transport=resolving_to_loopback(), **unchecked) as producer:
+            without_check = {**options, "ssl_check_hostname": False}
+            with KafkaProducer(transport=resolving_to_loopback(), **without_check) as producer:
                 producer.connect()
 
 
 def resolving_to_loopback() -> Any:
-    """Every name is this machine: what is under test is whom the certificate is for."""
+    """Resolve every name to loopback: only the certificate's names are tested."""
     from kprod.transport.tcp import Address, TcpBackend
 
     def resolve(host: str, port: int) -> list[Address]:
@@ -98,8 +101,8 @@ def resolving_to_loopback() -> Any:
     return TcpBackend(resolver=resolve)
 
 
-def test_a_port_without_tls() -> None:
-    """It may be a broker that is about to stop: this is tried again."""
+def test_the_error_hints_at_a_port_without_tls() -> None:
+    """It is retried, because the broker may be stopping."""
     with EmbeddedBroker() as broker:
         where = broker.bootstrap_servers
         options: dict[str, Any] = {"bootstrap_servers": where, "max_block_ms": 1_000}
@@ -147,17 +150,17 @@ def with_settings(change: Callable[[ssl.SSLContext], None]) -> Serve:
 
 
 @contextmanager
-def saying_to_all(answer: bytes) -> Iterator[str]:
+def server_sending(answer: bytes) -> Iterator[str]:
     with answering(lambda _: [answer], often=True, until=b"") as server:
         yield f"127.0.0.1:{server.port}"
 
 
-def saying(answer: bytes) -> Serve:
-    return lambda _: saying_to_all(answer)
+def with_answer(answer: bytes) -> Serve:
+    return lambda _: server_sending(answer)
 
 
 @pytest.mark.parametrize(
-    ("serve", "options", "words"),
+    ("serve", "options", "message"),
     [
         (with_certificate(Certificates.expired), {}, "has expired"),
         (with_certificate(Certificates.not_yet_valid), {}, "not yet valid"),
@@ -171,44 +174,44 @@ def saying(answer: bytes) -> Serve:
             {"ssl_ciphers": "ECDHE-ECDSA-AES128-GCM-SHA256"},
             "nothing in common",
         ),
-        (saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"), {}, "an HTTP server"),
-        (saying(b"SSH-2.0-OpenSSH_9.0\r\n"), {}, "an SSH server"),
-        (saying(b"\x00\x00\x00\x0a0123456789"), {}, "does not speak TLS"),
-        (saying(b"\x15\x03\x03\x00\x02\x02\x46"), {}, "share no TLS version"),
-        (saying(b"\x15\x03\x03\x00\x02\x02\x28"), {}, "nothing in common"),
-        (saying(b"\x15\x03\x03\x00\x02\x02\x70"), {}, "knows no host of this name"),
-        (saying(b"\x16\x03\x03\x00\x04\x02\x00\x00\x00"), {}, "no TLS with"),
+        (with_answer(b"HTTP/1.1 400 Bad Request\r\n\r\n"), {}, "an HTTP server"),
+        (with_answer(b"SSH-2.0-OpenSSH_9.0\r\n"), {}, "an SSH server"),
+        (with_answer(b"\x00\x00\x00\x0a0123456789"), {}, "does not speak TLS"),
+        (with_answer(b"\x15\x03\x03\x00\x02\x02\x46"), {}, "share no TLS version"),
+        (with_answer(b"\x15\x03\x03\x00\x02\x02\x28"), {}, "nothing in common"),
+        (with_answer(b"\x15\x03\x03\x00\x02\x02\x70"), {}, "knows no host of this name"),
+        (with_answer(b"\x16\x03\x03\x00\x04\x02\x00\x00\x00"), {}, "no TLS with"),
     ],
 )
-def test_with_whom_there_is_no_tls(
-    serve: Serve, options: dict[str, Any], words: str, certificates: Certificates
+def test_the_error_explains_a_failed_tls_handshake(
+    serve: Serve, options: dict[str, Any], message: str, certificates: Certificates
 ) -> None:
     with serve(certificates) as address:
-        text = refused(
+        text = error_of_send(
             TlsAuthenticationError,
             bootstrap_servers=address.replace("127.0.0.1", "localhost"),
             security_protocol="SSL",
             ssl_cafile=certificates.ca,
             **options,
         )
-    assert words in text
+    assert message in text
 
 
-def test_a_broker_that_asks_for_a_certificate(guarded: GuardedBroker) -> None:
+def test_the_error_asks_for_the_required_client_certificate(guarded: GuardedBroker) -> None:
     options = guarded.options("mtls", "none")
     options.pop("ssl_certfile")
-    assert "set ssl_certfile" in refused(TlsAuthenticationError, **options)
+    assert "set ssl_certfile" in error_of_send(TlsAuthenticationError, **options)
 
 
-def test_a_certificate_the_broker_does_not_trust(guarded: GuardedBroker) -> None:
-    strange = guarded.certificates.of_another_authority("client")
-    options = {**guarded.options("mtls", "none"), "ssl_certfile": strange}
-    assert "refused our certificate" in refused(TlsAuthenticationError, **options)
+def test_the_error_reports_an_untrusted_client_certificate(guarded: GuardedBroker) -> None:
+    untrusted = guarded.certificates.of_another_authority("client")
+    options = {**guarded.options("mtls", "none"), "ssl_certfile": untrusted}
+    assert "refused our certificate" in error_of_send(TlsAuthenticationError, **options)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [
         {"sasl_plain_username": "mallory"},
         {"sasl_plain_password": PASSWORD + " "},
@@ -216,15 +219,19 @@ def test_a_certificate_the_broker_does_not_trust(guarded: GuardedBroker) -> None
     ],
     ids=str,
 )
-def test_wrong_credentials(wrong: dict[str, str], mechanism: str, guarded: GuardedBroker) -> None:
-    text = refused(SaslAuthenticationError, **{**guarded.options("tls", mechanism), **wrong})
+def test_wrong_credentials_are_refused(
+    invalid: dict[str, str], mechanism: str, guarded: GuardedBroker
+) -> None:
+    text = error_of_send(
+        SaslAuthenticationError, **{**guarded.options("tls", mechanism), **invalid}
+    )
     assert f"refused {mechanism}" in text or "the broker refused" in text
 
 
-def test_a_mechanism_the_broker_does_not_offer() -> None:
+def test_the_error_lists_the_offered_mechanisms() -> None:
     login = Authentication({USER: PASSWORD}, ("SCRAM-SHA-256",))
     with EmbeddedBroker(listeners=[make_listener("SASL", authentication=login)]) as broker:
-        text = refused(
+        text = error_of_send(
             SaslAuthenticationError,
             bootstrap_servers=broker.bootstrap_servers,
             security_protocol="SASL_PLAINTEXT",
@@ -235,14 +242,14 @@ def test_a_mechanism_the_broker_does_not_offer() -> None:
     assert "does not offer sasl_mechanism='PLAIN'; it offers SCRAM-SHA-256" in text
 
 
-def failing() -> str:
+def fail() -> str:
     raise RuntimeError(PASSWORD)
 
 
 @pytest.mark.parametrize(
-    ("provider", "words"),
+    ("provider", "message"),
     [
-        (failing, "RuntimeError"),
+        (fail, "RuntimeError"),
         (lambda: None, "neither a token"),
         (lambda: "", "not a token"),
         (lambda: "two words", "not a token"),
@@ -253,31 +260,31 @@ def failing() -> str:
         (lambda: ("dG9rZW4", 4e9), "refused"),
     ],
 )
-def test_tokens_that_are_none(
-    provider: Callable[[], Any], words: str, guarded: GuardedBroker
+def test_invalid_tokens_are_refused(
+    provider: Callable[[], Any], message: str, guarded: GuardedBroker
 ) -> None:
     options = {**guarded.options("tls", "OAUTHBEARER"), "sasl_oauth_token_provider": provider}
-    text = refused(SaslAuthenticationError, **options)
-    assert words in text
+    text = error_of_send(SaslAuthenticationError, **options)
+    assert message in text
     assert PASSWORD not in text
 
 
-def test_no_login_where_none_is_taken(guarded: GuardedBroker) -> None:
+def test_the_error_reports_a_port_without_logins(guarded: GuardedBroker) -> None:
     address = guarded.address("plain", "none")
     options = {**guarded.options("plain", "PLAIN"), "bootstrap_servers": address}
-    assert "takes no logins" in refused(SaslAuthenticationError, **options)
+    assert "takes no logins" in error_of_send(SaslAuthenticationError, **options)
 
 
-def told(caplog: pytest.LogCaptureFixture, **options: Any) -> str:
-    """The first warning about a broker: of the first attempt."""
-    said: list[str] = []
+def first_warning(caplog: pytest.LogCaptureFixture, **options: Any) -> str:
+    """The first warning about a broker."""
+    messages: list[str] = []
     deadline = time.monotonic() + 20
     with KafkaProducer(max_block_ms=300, **options) as producer:
-        while not said and time.monotonic() < deadline:
+        while not messages and time.monotonic() < deadline:
             with suppress(KprodError):
                 producer.send("t", b"never")
-            said = [text for text in caplog.messages if "broker" in text]
-    return said[0]
+            messages = [text for text in caplog.messages if "broker" in text]
+    return messages[0]
 
 
 @pytest.mark.parametrize(
@@ -291,46 +298,48 @@ def told(caplog: pytest.LogCaptureFixture, **options: Any) -> str:
         (("plain", "PLAIN"), ("tls", "PLAIN")),
     ],
 )
-def test_the_wrong_protocol_is_told_with_the_first_attempt(
+def test_the_first_warning_hints_at_a_wrong_security_protocol(
     client: tuple[str, str],
     listener: tuple[str, str],
     guarded: GuardedBroker,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     options = {**guarded.secrets(*client), "bootstrap_servers": guarded.address(*listener)}
-    assert "security_protocol" in told(caplog, **options)
+    assert "security_protocol" in first_warning(caplog, **options)
 
 
-MOST = 512 * 1024
+MAX_SIZE = 512 * 1024
 
 
-def announced(address: str, size: int) -> socket.socket:
-    """A connection on which a request of that size has been begun."""
+def begin_request(address: str, size: int) -> socket.socket:
+    """A connection with the start of a request of that size."""
     host, _, port = address.rpartition(":")
     client = socket.create_connection((host, int(port)), timeout=20)
     client.sendall(struct.pack(">ihh", size, 18, 0))
     return client
 
 
-def has_ended(client: socket.socket) -> bool:
-    """Whether the broker closes it; by a reset, if there was more for it to read."""
+def is_closed(client: socket.socket) -> bool:
+    """Whether the broker closes it; by a reset if unread data was left."""
     try:
         return client.recv(1) == b""
     except ConnectionResetError:
         return True
 
 
-@pytest.mark.parametrize("size", [MOST + 1, 2**31 - 1, -1, 0])
-def test_requests_that_are_too_large(size: int, guarded: GuardedBroker) -> None:
-    """Refused by their size, none of it has to come: no memory is taken for it."""
-    with announced(guarded.address("plain", "PLAIN"), size) as client:
-        assert has_ended(client)
+@pytest.mark.parametrize("size", [MAX_SIZE + 1, 2**31 - 1, -1, 0])
+def test_requests_of_invalid_size_are_refused_before_the_login(
+    size: int, guarded: GuardedBroker
+) -> None:
+    """The announced size is enough: no memory is allocated for them."""
+    with begin_request(guarded.address("plain", "PLAIN"), size) as client:
+        assert is_closed(client)
 
 
-def test_a_request_of_the_largest_size_is_read(guarded: GuardedBroker) -> None:
-    """All of it, and then it is answered: it asks for the versions, whatever comes with that."""
-    with announced(guarded.address("plain", "PLAIN"), MOST) as client:
-        client.sendall(bytes(MOST - 5))
+def test_a_request_of_the_maximum_size_is_read_before_the_login(guarded: GuardedBroker) -> None:
+    """An ApiVersions request with trailing bytes; it is answered once complete."""
+    with begin_request(guarded.address("plain", "PLAIN"), MAX_SIZE) as client:
+        client.sendall(bytes(MAX_SIZE - 5))
         client.settimeout(0.2)
         with pytest.raises(TimeoutError):
             client.recv(1)
@@ -339,16 +348,16 @@ def test_a_request_of_the_largest_size_is_read(guarded: GuardedBroker) -> None:
         assert client.recv(1)
 
 
-def test_more_is_taken_after_the_login(guarded: GuardedBroker) -> None:
+def test_larger_requests_are_accepted_after_the_login(guarded: GuardedBroker) -> None:
     options = guarded.options("plain", "PLAIN")
-    with KafkaProducer(max_request_size=2 * MOST, **options) as producer:
-        producer.send("t", bytes(MOST + 100_000)).get(timeout=20)
+    with KafkaProducer(max_request_size=2 * MAX_SIZE, **options) as producer:
+        producer.send("t", bytes(MAX_SIZE + 100_000)).get(timeout=20)
 
 
 @pytest.mark.parametrize("api", [0, 1, 3, 19, 22])
-def test_requests_before_the_login(api: int, guarded: GuardedBroker) -> None:
+def test_other_requests_are_refused_before_the_login(api: int, guarded: GuardedBroker) -> None:
     """Produce, Fetch, Metadata, CreateTopics, InitProducerId."""
     host, _, port = guarded.address("plain", "PLAIN").rpartition(":")
     with socket.create_connection((host, int(port)), timeout=20) as client:
         client.sendall(struct.pack(">ihhih", 10, api, 3, 1, -1))
-        assert has_ended(client)
+        assert is_closed(client)

@@ -1,6 +1,6 @@
-"""Logins that run out or are cut off, and certificates and passwords that are replaced.
+"""Expiring and interrupted logins, and replaced certificates and passwords.
 
-``KPROD_CAMPAIGN=long`` cuts a login at every byte, otherwise at each 23rd.
+``KPROD_CAMPAIGN=long`` interrupts a login at every byte, otherwise at every 23rd.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECONDS = 60.0 if CAMPAIGN else 4.0
 
 @pytest.mark.parametrize("mechanism", one_of("OAUTHBEARER", "PLAIN", "SCRAM-SHA-256"))
 def test_logins_are_repeated_under_load(mechanism: str, tmp_path: Path) -> None:
-    """Every second. Twice both sides get new certificates, and the connection breaks."""
+    """Every second. Twice, both sides get new certificates and the connection breaks."""
     clock = SystemClock()
     with guarded_broker(Certificates(tmp_path), {"t": 3}, lifetime=1.0) as guarded:
         options = guarded.options("mtls", mechanism)
@@ -50,8 +50,8 @@ def test_logins_are_repeated_under_load(mechanism: str, tmp_path: Path) -> None:
         assert [future.get().offset for future in futures] == list(range(len(futures)))
         stored = read_back(guarded.address("plain", "none"), "t", 3)
         assert [record.value for record in stored] == [b"%d" % n for n in range(len(futures))]
-        # That to the broker, and one more after each time. A machine that stops for a moment may be
-        # late for a login: the broker ends that connection, too, and nothing is lost by it.
+        # One, and one more after each break. On a stalled machine a login may be late; the broker
+        # then closes that connection too, and nothing is lost.
         assert connections >= 3
     print(
         f"{mechanism}: {len(futures)} records in {SECONDS:g} s, each once and in order, "
@@ -63,7 +63,7 @@ def login_of(users: dict[str, str]) -> Authentication:
     return Authentication(users, ("SCRAM-SHA-256",))
 
 
-def test_a_password_that_was_changed_counts_for_the_next_connection(tmp_path: Path) -> None:
+def test_a_changed_password_is_used_for_the_next_connection(tmp_path: Path) -> None:
     users, file = {USER: "old"}, tmp_path / "password"
     file.write_text("old\n")
     listener = make_listener("SASL", authentication=login_of(users))
@@ -86,7 +86,7 @@ def test_a_password_that_was_changed_counts_for_the_next_connection(tmp_path: Pa
             pending.get(timeout=30)
 
 
-def test_credentials_by_a_provider_and_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_from_a_provider_and_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_ALICE", PASSWORD)
     listener = make_listener("SASL", authentication=login_of({USER: PASSWORD}))
     with EmbeddedBroker(listeners=[listener], topics={"t": 1}) as broker:
@@ -96,28 +96,28 @@ def test_credentials_by_a_provider_and_the_environment(monkeypatch: pytest.Monke
             "sasl_mechanism": "SCRAM-SHA-256",
         }
         both: dict[str, Any] = {"sasl_credentials": lambda: (USER, PASSWORD)}
-        apart: dict[str, Any] = {
+        separate: dict[str, Any] = {
             "sasl_plain_username": USER,
             "sasl_plain_password": FromEnvironment("SECRET_OF_ALICE"),
         }
-        for login in (both, apart):
+        for login in (both, separate):
             with KafkaProducer(**options, **login) as producer:
                 producer.send("t", b"x").get(timeout=20)
-        wrong: dict[str, Any] = {"sasl_credentials": lambda: PASSWORD}
+        invalid: dict[str, Any] = {"sasl_credentials": lambda: PASSWORD}
         with (
-            KafkaProducer(**options, **wrong) as producer,
+            KafkaProducer(**options, **invalid) as producer,
             pytest.raises(SaslAuthenticationError, match="did not return"),
         ):
             producer.send("t", b"x")
 
 
-def test_a_provider_that_takes_its_time_stops_nobody(certificates: Certificates) -> None:
-    """The sender goes on, and so does ``close``, while a token is waited for."""
-    asked, go_on = threading.Event(), threading.Event()
+def test_a_slow_token_provider_does_not_block_send_or_close(certificates: Certificates) -> None:
+    """The sender and ``close`` continue while a token is fetched."""
+    called, released = threading.Event(), threading.Event()
 
     def token() -> str:
-        asked.set()
-        go_on.wait(30)
+        called.set()
+        released.wait(30)
         return "token"
 
     with guarded_broker(certificates, {"t": 1}) as guarded:
@@ -127,17 +127,17 @@ def test_a_provider_that_takes_its_time_stops_nobody(certificates: Certificates)
         try:
             with pytest.raises(KprodTimeoutError, match="no metadata"):
                 producer.send("t", b"x")
-            assert asked.wait(20)
+            assert called.wait(20)
             closer.start()
             closer.join(20)
             assert not closer.is_alive()
         finally:
-            go_on.set()
+            released.set()
 
 
 STEP = 1 if CAMPAIGN else 23
 MECHANISMS = one_of("OAUTHBEARER", "PLAIN", "SCRAM-SHA-512")
-GREETING, MECHANISM, MESSAGE = (
+VERSIONS, MECHANISM, MESSAGE = (
     ApiKey.API_VERSIONS,
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
@@ -148,19 +148,19 @@ BEFORE: dict[str, list[list[Spoil]]] = {
     "SCRAM-SHA-512": [[], [UNTOUCHED]],
     "OAUTHBEARER": [[]],
 }
-"""For each message of a login, what becomes of those before it."""
+"""For each message of a login, the handling of the earlier ones."""
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("how", ["cut-request", "cut-response"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_login_that_is_cut_is_made_anew(mechanism: str, how: str, guarded: GuardedBroker) -> None:
+def test_an_interrupted_login_is_retried(mechanism: str, how: str, guarded: GuardedBroker) -> None:
     topic, sent, cuts = f"cut-{mechanism}-{how}", 0, 0
     options = guarded.secrets("plain", mechanism)
     with FrameProxy(int(guarded.address("plain", mechanism).rpartition(":")[2])) as proxy:
         with Names(proxy.port).producer(**options) as first:
             first.send(topic, b"%d" % sent).get(20)
-        for api in (GREETING, MECHANISM, MESSAGE):
+        for api in (VERSIONS, MECHANISM, MESSAGE):
             for before in BEFORE[mechanism] if api is MESSAGE else [[]]:
                 sizes = proxy.sizes[api]
                 size = sizes.request if how == "cut-request" else sizes.response
@@ -172,4 +172,4 @@ def test_a_login_that_is_cut_is_made_anew(mechanism: str, how: str, guarded: Gua
                     assert not proxy.armed
     found = read_back(guarded.address("plain", "none"), topic, 1)
     assert [record.value for record in found] == [b"%d" % number for number in range(sent + 1)]
-    print(f"{mechanism}, {how}: {cuts} logins were cut, each was made anew")
+    print(f"{mechanism}, {how}: {cuts} logins were interrupted and retried")

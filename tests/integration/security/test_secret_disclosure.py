@@ -1,4 +1,4 @@
-"""Whatever is public and takes a secret tells it nowhere: made or called wrongly, and used"""
+"""No public class discloses a secret: in reprs, errors, logs or pickles."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ SHAPES: dict[str, Any] = {
     "callable of bytes": lambda: bytes(CANARY, "ascii"),
     "callable of two lines": lambda: f"{CANARY}\n",
 }
-FEW = ("text that has no bytes", "bytes", "login of no address")
-"""For producers, which conceal all options before anything else."""
-NOWHERE = f"127.0.0.1:{free_port()}"
-REGISTRY = {"url": f"http://{NOWHERE}", "timeout_ms": 1}
-PRODUCER = {"bootstrap_servers": NOWHERE, "security_protocol": "SASL_SSL", "max_block_ms": 200}
+FEW_SHAPES = ("text that has no bytes", "bytes", "login of no address")
+"""For producers, which conceal all options first."""
+UNREACHABLE = f"127.0.0.1:{free_port()}"
+REGISTRY = {"url": f"http://{UNREACHABLE}", "timeout_ms": 1}
+PRODUCER = {"bootstrap_servers": UNREACHABLE, "security_protocol": "SASL_SSL", "max_block_ms": 200}
 LOGIN = {
     **PRODUCER,
     "sasl_mechanism": "PLAIN",
@@ -116,23 +116,26 @@ def issuer(**options: Any) -> Iterator[object]:
     yield error_of(ProvidedTokens(made).token)
 
 
-def provided(provider: Any) -> Iterator[object]:
+def token_provider(provider: Any) -> Iterator[object]:
     made = ProvidedTokens(provider)
     yield made
     yield error_of(made.token)
 
 
-def in_a_pickle(given: object) -> object:
-    """What a pickle of it holds; nothing if there can be none."""
+def pickled_form(instance: object) -> object:
+    """Its pickle, or the error of pickling."""
     try:
-        return pickle.dumps(given)
+        return pickle.dumps(instance)
     except (TypeError, AttributeError, pickle.PicklingError) as error:
         return error
 
 
-def anywhere(given: object) -> Iterator[object]:
-    yield from (repr(given), str(given), f"{given}", pformat(given), in_a_pickle(given))
-    yield pformat(vars(given)) if hasattr(given, "__dict__") else ""
+def representations(instance: object) -> Iterator[object]:
+    yield from (
+        *(repr(instance), str(instance), f"{instance}"),
+        *(pformat(instance), pickled_form(instance)),
+    )
+    yield pformat(vars(instance)) if hasattr(instance, "__dict__") else ""
 
 
 def config(**options: Any) -> Iterator[object]:
@@ -142,7 +145,7 @@ def config(**options: Any) -> Iterator[object]:
 
 
 def closing(make: Callable[..., Any]) -> Callable[..., Iterator[object]]:
-    """A producer, which sends a record to a broker that is not there."""
+    """A producer that sends a record without a broker."""
 
     def made(**options: Any) -> Iterator[object]:
         producer = make(**options)
@@ -153,13 +156,13 @@ def closing(make: Callable[..., Any]) -> Callable[..., Iterator[object]]:
             yield error_of(lambda: producer.send("t", b"x").get(timeout=1), Exception)
             yield repr(producer.metrics())
         finally:
-            with suppress(Exception):  # of a record without an outcome
+            with suppress(Exception):  # of an undelivered record
                 producer.close(timeout=0)
 
     return made
 
 
-def looking_for_a_broker(**options: Any) -> Iterator[object]:
+def kafka_python(**options: Any) -> Iterator[object]:
     yield error_of(lambda: KafkaPythonProducer(bootstrap_timeout_ms=100, **options), Exception)
     yield from closing(KafkaPythonProducer)(**options, api_version=(2, 6))
 
@@ -167,31 +170,31 @@ def looking_for_a_broker(**options: Any) -> Iterator[object]:
 def confluent(make: Callable[..., Any]) -> Callable[..., Iterator[object]]:
     def made(**options: Any) -> Iterator[object]:
         named = {name.replace("_", "."): value for name, value in options.items()}
-        told: list[object] = []
-        producer = make({**named, "error_cb": told.append, "message.timeout.ms": 200})
+        reported: list[object] = []
+        producer = make({**named, "error_cb": reported.append, "message.timeout.ms": 200})
         try:
             yield producer
-            report: Any = lambda *outcome: told.extend(outcome)  # noqa: E731
+            report: Any = lambda *outcome: reported.extend(outcome)  # noqa: E731
             yield error_of(lambda: producer.produce("t", value=b"x", on_delivery=report), Exception)
             producer.flush(1)
         finally:
             producer.close(0)
-        yield from told
+        yield from reported
 
     return made
 
 
-def in_a_loop(make: Callable[..., Any]) -> Callable[..., Iterator[object]]:
+def under_asyncio(make: Callable[..., Any]) -> Callable[..., Iterator[object]]:
     def made(**options: Any) -> Iterator[object]:
         async def run() -> list[object]:
             producer = make(**options)
-            said = list(anywhere(producer))
+            texts = list(representations(producer))
             try:
                 await (producer.send if make is AsyncProducer else producer.start)(*args)
             except Exception as error:
-                said.append(error)
+                texts.append(error)
             await (producer.close(0) if make is AsyncProducer else producer.stop())
-            return said
+            return texts
 
         args = ("t", b"x") if make is AsyncProducer else ()
         yield from asyncio.run(run())
@@ -199,12 +202,12 @@ def in_a_loop(make: Callable[..., Any]) -> Callable[..., Iterator[object]]:
     return made
 
 
-def in_the_loop_of_confluent(**options: Any) -> Iterator[object]:
+def confluent_asyncio(**options: Any) -> Iterator[object]:
     async def run() -> list[object]:
         async with AIOProducer(
             {name.replace("_", "."): value for name, value in options.items()}
         ) as producer:
-            return list(anywhere(producer))
+            return list(representations(producer))
 
     yield from asyncio.run(run())
 
@@ -217,17 +220,17 @@ def instrumented(**options: Any) -> Iterator[object]:
         KprodInstrumentor().uninstrument()
 
 
-def asking(ask: Callable[..., object]) -> Callable[..., Iterator[object]]:
-    """A function with ``options``, of a broker that is not there, or of none with bad options."""
+def calling(function: Callable[..., object]) -> Callable[..., Iterator[object]]:
+    """A function with ``options``, without a broker or with invalid options."""
 
-    def asked(**options: Any) -> Iterator[object]:
-        yield error_of(lambda: ask(options=options, timeout=0.05))
+    def called(**options: Any) -> Iterator[object]:
+        yield error_of(lambda: function(options=options, timeout=0.05))
 
-    return asked
+    return called
 
 
-def of_spark(make: Callable[..., object]) -> Callable[..., Iterator[object]]:
-    """Its pickle has the secrets, for tasks; and with good options it needs a session."""
+def spark_function(make: Callable[..., object]) -> Callable[..., Iterator[object]]:
+    """Only the repr: its pickle holds the secrets for tasks, and valid options need a session."""
 
     def made(**options: Any) -> Iterator[object]:
         yield repr(make(**options))
@@ -243,12 +246,12 @@ def in_a_task(**options: Any) -> Iterator[object]:
         process_cache().close()
 
 
-def of_source(make: Callable[[dict[str, Any]], object]) -> Callable[..., Iterator[object]]:
-    def given(**options: Any) -> object:
+def spark_source(make: Callable[[dict[str, Any]], object]) -> Callable[..., Iterator[object]]:
+    def make_source(**options: Any) -> object:
         texts = {f"kafka.{name.replace('_', '.')}": each for name, each in options.items()}
         return make({"topic": "t", **texts})
 
-    return of_spark(given)
+    return spark_function(make_source)
 
 
 NO_FRAME: Any = object()
@@ -274,23 +277,23 @@ CLASSES: dict[Any, tuple[Callable[..., Iterator[object]], dict[str, Any], tuple[
     ),
     ClientCredentials: (
         issuer,
-        {"url": f"http://{NOWHERE}", "client_id": "me", "secret": "s", "timeout": 1},
+        {"url": f"http://{UNREACHABLE}", "client_id": "me", "secret": "s", "timeout": 1},
         ("url", "secret"),
     ),
-    ProvidedTokens: (provided, {}, ("provider",)),
+    ProvidedTokens: (token_provider, {}, ("provider",)),
     ProducerConfig: (config, LOGIN, PRODUCERS),
     KafkaProducer: (closing(KafkaProducer), LOGIN, PRODUCERS),
     RecordingProducer: (closing(RecordingProducer), LOGIN, PRODUCERS),
-    KafkaPythonProducer: (looking_for_a_broker, LOGIN, PRODUCERS),
-    AsyncProducer: (in_a_loop(AsyncProducer), LOGIN, PRODUCERS),
-    AIOKafkaProducer: (in_a_loop(AIOKafkaProducer), LOGIN, PRODUCERS),
+    KafkaPythonProducer: (kafka_python, LOGIN, PRODUCERS),
+    AsyncProducer: (under_asyncio(AsyncProducer), LOGIN, PRODUCERS),
+    AIOKafkaProducer: (under_asyncio(AIOKafkaProducer), LOGIN, PRODUCERS),
     Producer: (confluent(Producer), LOGIN, PRODUCERS),
     SerializingProducer: (confluent(SerializingProducer), LOGIN, PRODUCERS),
-    AIOProducer: (in_the_loop_of_confluent, LOGIN, PRODUCERS),
+    AIOProducer: (confluent_asyncio, LOGIN, PRODUCERS),
     KprodInstrumentor: (instrumented, LOGIN, PRODUCERS),
     **{
-        ask: (asking(partial(ask, None, *arguments)), LOGIN, PRODUCERS)
-        for ask, *arguments in (
+        function: (calling(partial(function, None, *arguments)), LOGIN, PRODUCERS)
+        for function, *arguments in (
             (open_transactions,),
             (described_transaction, "t"),
             (committed_offsets, "g"),
@@ -298,21 +301,21 @@ CLASSES: dict[Any, tuple[Callable[..., Iterator[object]], dict[str, Any], tuple[
             (create_topic, "t", 1),
         )
     },
-    partition_writer: (of_spark(partition_writer), LOGIN, PRODUCERS),
-    write: (of_spark(partial(write, NO_FRAME, "t")), LOGIN, PRODUCERS),
+    partition_writer: (spark_function(partition_writer), LOGIN, PRODUCERS),
+    write: (spark_function(partial(write, NO_FRAME, "t")), LOGIN, PRODUCERS),
     foreach_batch: (
-        of_spark(lambda **options: foreach_batch("t", **options)(NO_FRAME, 0)),
+        spark_function(lambda **options: foreach_batch("t", **options)(NO_FRAME, 0)),
         LOGIN,
         PRODUCERS,
     ),
     executor_producer: (in_a_task, LOGIN, PRODUCERS),
-    batch_source: (of_source(batch_source), LOGIN, PRODUCERS),
-    stream_source: (of_source(stream_source), LOGIN, PRODUCERS),
-    read_options: (of_source(read_options), LOGIN, PRODUCERS),
-    read_topic: (asking(lambda **given: next(read_topic(None, "t", **given))), LOGIN, PRODUCERS),
+    batch_source: (spark_source(batch_source), LOGIN, PRODUCERS),
+    stream_source: (spark_source(stream_source), LOGIN, PRODUCERS),
+    read_options: (spark_source(read_options), LOGIN, PRODUCERS),
+    read_topic: (calling(lambda **kwargs: next(read_topic(None, "t", **kwargs))), LOGIN, PRODUCERS),
 }
-FACES = (KafkaProducer, KafkaPythonProducer, Producer, AsyncProducer, AIOKafkaProducer)
-"""What the others are made of: these also get options with which they begin to work."""
+BASE_PRODUCERS = (KafkaProducer, KafkaPythonProducer, Producer, AsyncProducer, AIOKafkaProducer)
+"""The others are built on these, which also get valid options."""
 HARMLESS = {
     "EmbeddedBroker": "settings of logs and groups",
     "Option": "a row of the table of options",
@@ -331,34 +334,36 @@ HARMLESS = {
 }
 
 
-def error_of(ask: Callable[[], object], kind: type[Exception] = KprodError) -> BaseException | None:
+def error_of(
+    function: Callable[[], object], kind: type[Exception] = KprodError
+) -> BaseException | None:
     try:
-        ask()
+        function()
     except kind as error:
         return error
     return None
 
 
-def shown(error: BaseException) -> str:
-    """Its traceback with the locals of kprod's frames, and all that it takes into a pickle."""
+def error_text(error: BaseException) -> str:
+    """The traceback with the locals of kprod's frames, and the pickle of an error."""
     found: BaseException | None = error
     while found is not None:
-        found.__traceback__ = from_kprod_on(found.__traceback__)
+        found.__traceback__ = without_own_frames(found.__traceback__)
         found = found.__cause__ or found.__context__
     trace = traceback.TracebackException.from_exception(error, capture_locals=True)
     frames = (chunk for chunk in trace.format() if "File " not in chunk or OURS.search(chunk))
-    return "\n".join([repr(error), repr(in_a_pickle(error)), repr(vars(error)), *frames])
+    return "\n".join([repr(error), repr(pickled_form(error)), repr(vars(error)), *frames])
 
 
-def from_kprod_on(trace: TracebackType | None) -> TracebackType | None:
-    """Without the frames of this file, which hold the canary and what was said of it."""
+def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Drop the frames of this file, which hold the canary."""
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     return trace
 
 
-def half_made(error: BaseException | None) -> Iterator[object]:
-    """Objects of kprod's where it was raised: they may have no attributes yet."""
+def partly_constructed(error: BaseException | None) -> Iterator[object]:
+    """kprod's objects in the traceback, possibly without attributes."""
     while error is not None:
         for frame, _ in traceback.walk_tb(error.__traceback__):
             if (
@@ -369,24 +374,24 @@ def half_made(error: BaseException | None) -> Iterator[object]:
         error = error.__cause__ or error.__context__
 
 
-def asked_for(kind: Any, certificates: Certificates) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Options with a canary in one of them, and which that is."""
+def cases(kind: Any, certificates: Certificates) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Names and options, with a canary in the named one."""
     make, usual, names = CLASSES[kind]
-    shapes = list(SHAPES) if make in (registry, issuer) else list(FEW)
-    if make is provided:
+    shapes = list(SHAPES) if make in (registry, issuer) else list(FEW_SHAPES)
+    if make is token_provider:
         shapes = [shape for shape, value in SHAPES.items() if callable(value)]
     for name in names:
         for shape in shapes:
-            if name not in OPTIONS or OPTIONS[name].conceals(SHAPES[shape]):  # no path of a file
+            if name not in OPTIONS or OPTIONS[name].conceals(SHAPES[shape]):  # not a file path
                 yield f"{name}, {shape}", {**usual, name: SHAPES[shape]}
-    if kind in FACES:
+    if kind in BASE_PRODUCERS:
         for options in accepted(certificates):
             (name,) = [name for name, value in options.items() if CANARY in str(value)]
             yield name, {**PRODUCER, "max_block_ms": 100, **options}
 
 
 def accepted(certificates: Certificates) -> Iterator[dict[str, Any]]:
-    place, store = f"127.0.0.1:{free_port()}", certificates.client_store()
+    address, store = f"127.0.0.1:{free_port()}", certificates.client_store()
     plain = {"sasl_mechanism": "PLAIN", "sasl_plain_username": "user"}
     yield {**plain, "sasl_plain_password": CANARY}
     yield {**plain, "sasl_mechanism": "SCRAM-SHA-256", "sasl.password": CANARY}
@@ -395,10 +400,10 @@ def accepted(certificates: Certificates) -> Iterator[dict[str, Any]]:
         "sasl_mechanism": "OAUTHBEARER",
         "sasl_oauthbearer_client_id": "client",
         "sasl_oauthbearer_client_secret": "s",
-        "sasl_oauthbearer_token_endpoint_url": f"https://{place}/token",
+        "sasl_oauthbearer_token_endpoint_url": f"https://{address}/token",
     }
     yield {**oauth, "sasl_oauthbearer_client_secret": CANARY}
-    for url in (f"https://{place}/token?code={CANARY}", f"https://u:{CANARY}@{place}/"):
+    for url in (f"https://{address}/token?code={CANARY}", f"https://u:{CANARY}@{address}/"):
         yield {**oauth, "sasl_oauthbearer_token_endpoint_url": url}
     tls = {"security_protocol": "SSL"}
     yield {**tls, "ssl_certfile": KEY}
@@ -407,7 +412,7 @@ def accepted(certificates: Certificates) -> Iterator[dict[str, Any]]:
     yield {**tls, "ssl_certfile": store, "ssl_keystore_password": CANARY}
     yield {**tls, "ssl_cafile": store, "ssl_truststore_password": CANARY}
     for scheme in ("socks5", "http"):
-        proxy = f"{scheme}://user:{CANARY}@{place}"
+        proxy = f"{scheme}://user:{CANARY}@{address}"
         yield {"security_protocol": "PLAINTEXT", "proxy_url": proxy}
 
 
@@ -417,28 +422,28 @@ def test_no_public_class_shows_a_secret(
 ) -> None:
     encoded = [base64.b64encode(f"{user}:{CANARY}".encode()).decode() for user in ("me", "")]
     needles = (CANARY, *(each[:-4] for each in encoded))
-    wrong = []
-    for what, options in asked_for(kind, certificates):
+    disclosed = []
+    for case, options in cases(kind, certificates):
         caplog.clear()
-        said: list[str] = []
+        texts: list[str] = []
         with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, "kprod"):
             try:
                 for made in CLASSES[kind][0](**options):
                     if isinstance(made, BaseException):
-                        said.append(shown(made))
+                        texts.append(error_text(made))
                     else:
-                        said += [repr(each) for each in anywhere(made)]
+                        texts += [repr(each) for each in representations(made)]
             except Exception as error:
-                said.append(shown(error))
-                said += map(repr, half_made(error))
-                logging.getLogger("kprod.test").exception("it failed")
-        for text in [*said, caplog.text]:
+                texts.append(error_text(error))
+                texts += map(repr, partly_constructed(error))
+                logging.getLogger("kprod.test").exception("failed")
+        for text in [*texts, caplog.text]:
             ends = [text.find(each) + len(each) for each in needles if each in text]
-            wrong += [f"{what}: {text[max(end - 300, 0) : end]}" for end in ends]
-    assert not wrong, "\n\n".join(wrong)
+            disclosed += [f"{case}: {text[max(end - 300, 0) : end]}" for end in ends]
+    assert not disclosed, "\n\n".join(disclosed)
 
 
-def test_every_public_class_with_a_secret_is_checked() -> None:
+def test_every_public_class_that_takes_a_secret_is_checked() -> None:
     found = {}
     for package in PACKAGES:
         module = importlib.import_module(f"kprod.{package}".rstrip("."))
@@ -452,7 +457,7 @@ def test_every_public_class_with_a_secret_is_checked() -> None:
     assert not found
 
 
-WRONG: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
+INVALID_ARGUMENTS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
     ((), {}),
     ((object(),), {}),
     ((5, 5, 5), {}),
@@ -463,41 +468,43 @@ WRONG: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # some of them can be made
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # some can be constructed
 @pytest.mark.parametrize("package", PACKAGES)
-def test_what_could_not_be_made_can_be_printed(package: str) -> None:
-    """A debugger and a report of errors show ``self``; and it can be dropped."""
+def test_partly_constructed_objects_have_a_repr(package: str) -> None:
+    """Debuggers and error reports show ``self``."""
     module = importlib.import_module(f"kprod.{package}".rstrip("."))
     for name in module.__all__:
         kind = getattr(module, name)
         if inspect.isclass(kind):
-            for arguments, options in WRONG:
+            for arguments, options in INVALID_ARGUMENTS:
                 if package == "kafka" and not arguments and not options:
-                    continue  # which would look for a broker for half a minute
+                    continue  # would look for a broker for half a minute
                 make = partial(kind, *arguments, **options)
-                assert all(repr(each) for each in half_made(error_of(make, Exception))), name
+                assert all(repr(each) for each in partly_constructed(error_of(make, Exception))), (
+                    name
+                )
     gc.collect()
 
 
 def parameters(kind: Any) -> list[str]:
     try:
         return list(inspect.signature(kind).parameters)
-    except (TypeError, ValueError):  # no function, or compiled
+    except (TypeError, ValueError):  # not a function, or compiled
         return []
 
 
-def objects_of_ours() -> Iterator[str]:
-    """What each object of kprod says that is there: of its connections, logins and settings."""
+def reprs_of_kprod_objects() -> Iterator[str]:
+    """The repr of every object of kprod in memory."""
     for each in gc.get_objects():
-        # A class may have a descriptor of that name, as some compiled ones of others do.
+        # Some compiled classes have a descriptor of that name.
         if str(type(each).__module__).startswith(("kprod.", "kprod_ext.")):
-            with suppress(Exception):  # some are half made
+            with suppress(Exception):  # some are partly constructed
                 yield repr(each)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
 @pytest.mark.parametrize("right", [True, False])
-def test_a_login_tells_no_secret(
+def test_a_login_discloses_no_secret(
     right: bool, mechanism: str, guarded: GuardedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     secret = PASSWORD if right else CANARY
@@ -509,13 +516,13 @@ def test_a_login_tells_no_secret(
         options["sasl_plain_password"] = secret
     with caplog.at_level(logging.DEBUG), KafkaProducer(max_block_ms=20_000, **options) as producer:
         refused = error_of(lambda: producer.send("t", b"x").get(timeout=20))
-        said = [*anywhere(producer.config), producer.metrics(), *objects_of_ours()]
+        texts = [*representations(producer.config), producer.metrics(), *reprs_of_kprod_objects()]
     assert right == (refused is None)
-    said.append("" if refused is None else shown(refused))
-    assert secret not in "\n".join([*map(repr, said), *caplog.messages])
+    texts.append("" if refused is None else error_text(refused))
+    assert secret not in "\n".join([*map(repr, texts), *caplog.messages])
 
 
-def test_the_password_of_a_proxy_is_not_told(
+def test_the_password_of_a_proxy_is_not_disclosed(
     guarded: GuardedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {**guarded.options("tls", "PLAIN"), "max_block_ms": 2_000}
@@ -534,10 +541,8 @@ def test_the_password_of_a_proxy_is_not_told(
 PASSWORD_OF: dict[str, Any] = {**PRODUCER, "sasl_mechanism": "PLAIN", "sasl_plain_username": "me"}
 
 
-def test_what_only_leads_to_a_secret_goes_into_a_pickle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The place is in it, and what is there is looked up where it is loaded."""
+def test_references_to_secrets_are_pickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pickle holds the location; the secret is read where it is loaded."""
     file = tmp_path / "password"
     for source in (FromEnvironment("KPROD_TEST_PASSWORD"), FromFile(file)):
         with KafkaProducer(**PASSWORD_OF, sasl_plain_password=source) as producer:
@@ -551,15 +556,15 @@ def test_what_only_leads_to_a_secret_goes_into_a_pickle(
 
 
 @pytest.mark.parametrize("kind", [KafkaProducer, KafkaPythonProducer])
-def test_a_pickle_that_would_hold_a_secret_says_what_to_do(kind: Any) -> None:
+def test_pickling_a_secret_is_refused_with_a_hint(kind: Any) -> None:
     producer = kind(**PASSWORD_OF, api_version=(2, 6), sasl_plain_password=CANARY)
     with pytest.raises(TypeError, match=r"^sasl_plain_password was given as text.*FromFile"):
         pickle.dumps(producer)
     producer.close(timeout=0)
 
 
-def test_paths_and_plain_urls_are_no_secrets(certificates: Certificates) -> None:
-    """They are shown, and go into pickles."""
+def test_paths_and_plain_urls_are_not_secrets(certificates: Certificates) -> None:
+    """They appear in reprs and pickles."""
     options = {"security_protocol": "SSL", "ssl_certfile": certificates.client}
     config = ProducerConfig.from_options({**options, "proxy_url": "socks5://localhost:1080"})
     assert certificates.client in repr(config)
