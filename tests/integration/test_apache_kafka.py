@@ -1,4 +1,4 @@
-"""What Apache Kafka itself makes of kprod's batches, and what users see when it refuses them."""
+"""Apache Kafka decodes kprod's batches, and its errors reach the application."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.support.topic_admin import TopicAdmin
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 LARGE: Any = {"batch_size": 700_000, "linger_ms": 60_000}
-"""A batch of many blocks, in which snappy and LZ4 compress."""
-RENEWED_AT = 5_000
-IMPATIENT: Any = {"delivery_timeout_ms": 4_000, "request_timeout_ms": 3_900}
-"""A request without an answer may have been stored: on a busy machine a second may be too short."""
+"""A batch of many snappy and LZ4 blocks."""
+RECREATED_AT = 5_000
+SHORT_TIMEOUTS: Any = {"delivery_timeout_ms": 4_000, "request_timeout_ms": 3_900}
+"""Long enough for a response on a busy machine: without one a record may be stored."""
 
 
 @pytest.fixture(scope="module", params=[NEWEST, OLDER_TOO])
@@ -37,7 +37,7 @@ def admin(kafka: ApacheKafka) -> TopicAdmin:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_broker_decodes_every_codec(kafka: ApacheKafka, admin: TopicAdmin, codec: Any) -> None:
-    """One topic keeps the batches as they came; for the other the broker unpacks every record."""
+    """One topic keeps the batches; for the other the broker decompresses every record."""
     topics = {f"{codec}-kept": "producer", f"{codec}-unpacked": "uncompressed"}
     values = [b"%d " % number * (number % 100) for number in range(2_000)]
     stored = {}
@@ -58,12 +58,12 @@ def test_the_broker_decodes_every_codec(kafka: ApacheKafka, admin: TopicAdmin, c
         assert [record.value for batch in batches for record in batch.records()] == values
 
 
-def test_an_unknown_topic_is_named_when_the_wait_is_over(kafka: ApacheKafka) -> None:
+def test_the_timeout_error_names_an_unknown_topic(kafka: ApacheKafka) -> None:
     with (
         KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, max_block_ms=1_000) as producer,
-        pytest.raises(KprodTimeoutError, match=r"'nowhere'.*UNKNOWN_TOPIC_OR_PARTITION"),
+        pytest.raises(KprodTimeoutError, match=r"'missing'.*UNKNOWN_TOPIC_OR_PARTITION"),
     ):
-        producer.send("nowhere", b"value")
+        producer.send("missing", b"value")
 
 
 def test_a_record_too_large_for_its_topic_fails_alone(
@@ -93,7 +93,7 @@ def test_a_compacted_topic_refuses_a_record_without_a_key(
         producer.send("compacted", b"value", key=b"key").get(timeout=30)
 
 
-def test_a_timestamp_from_the_future_is_refused(kafka: ApacheKafka, admin: TopicAdmin) -> None:
+def test_a_timestamp_in_the_future_is_refused(kafka: ApacheKafka, admin: TopicAdmin) -> None:
     admin.create("punctual", 1, message_timestamp_after_max_ms=60_000)
     tomorrow = int(time.time() * 1000) + 86_400_000
     with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
@@ -102,16 +102,16 @@ def test_a_timestamp_from_the_future_is_refused(kafka: ApacheKafka, admin: Topic
         producer.send("punctual", b"value").get(timeout=30)
 
 
-def test_records_for_a_deleted_topic_fail_in_time_and_say_why(
+def test_records_for_a_deleted_topic_expire_with_the_reason(
     kafka: ApacheKafka, admin: TopicAdmin
 ) -> None:
     admin.create("deleted", 2)
-    with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, **IMPATIENT) as producer:
+    with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, **SHORT_TIMEOUTS) as producer:
         before = [producer.send("deleted", b"before") for _ in range(1_000)]
         producer.flush(timeout=30)
         admin.delete("deleted")
-        # A batch that is stored before the broker has heard of it is refused with its offset, as
-        # UNKNOWN_TOPIC_OR_PARTITION: what becomes of that is MAYBE.
+        # A batch stored before the broker knows of the deletion is refused with its offset, as
+        # UNKNOWN_TOPIC_OR_PARTITION: its outcome is MAYBE.
         admin.await_gone("deleted")
         after = [producer.send("deleted", b"after", partition=n % 2) for n in range(1_000)]
         report = producer.flush(timeout=30)
@@ -124,17 +124,17 @@ def test_records_for_a_deleted_topic_fail_in_time_and_say_why(
         assert "UNKNOWN_TOPIC" in str(future.exception)
 
 
-def test_a_topic_deleted_and_made_anew_goes_on(kafka: ApacheKafka, admin: TopicAdmin) -> None:
-    """What is sent once it is there again is delivered; what was on its way may be in either.
+def test_records_are_delivered_to_a_recreated_topic(kafka: ApacheKafka, admin: TopicAdmin) -> None:
+    """Records sent afterwards are delivered; those in flight may be in either topic.
 
-    Kafka 4 is told which topic a batch is for, by id. Kafka 3 is told a name: it may store a batch
-    in the new topic after it refused the one before, which comes too late then.
+    Requests name a topic by id in Kafka 4 and by name in Kafka 3, which may store a batch in the
+    new topic after it refused the previous batch.
     """
     admin.create("renewed", 2)
     with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, batch_size=512) as producer:
         futures = []
-        for number in range(RENEWED_AT * 4):
-            if number == RENEWED_AT:
+        for number in range(RECREATED_AT * 4):
+            if number == RECREATED_AT:
                 admin.delete("renewed")
                 admin.create("renewed", 2)
             futures.append(producer.send("renewed", b"%d" % number, partition=number % 2))
@@ -145,8 +145,8 @@ def test_a_topic_deleted_and_made_anew_goes_on(kafka: ApacheKafka, admin: TopicA
     stored = read_back(kafka.bootstrap_servers, "renewed", 2)
     found = [[int(r.value or b"-1") for r in stored if r.partition == p] for p in range(2)]
     acknowledged = {n for n, future in enumerate(futures) if future.succeeded()}
-    assert acknowledged - {*found[0], *found[1]} <= set(range(RENEWED_AT))
+    assert acknowledged - {*found[0], *found[1]} <= set(range(RECREATED_AT))
     for numbers in found:
         assert len(numbers) == len(set(numbers))
         if kafka.version == NEWEST:
-            assert numbers == list(range(numbers[0], RENEWED_AT * 4, 2))
+            assert numbers == list(range(numbers[0], RECREATED_AT * 4, 2))

@@ -1,4 +1,4 @@
-"""What the embedded broker answers is what Apache Kafka answers."""
+"""The embedded broker answers requests as Apache Kafka does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.broker.asking_producer import check_answers
 
 pytestmark = pytest.mark.full
 LOADING = 14
-"""Apache Kafka has no block of producer ids yet; ours always has."""
+"""Apache Kafka has no block of producer ids yet; the embedded broker always has."""
 
 
 def shared_versions(bootstrap_servers: str) -> dict[ApiKey, range]:
@@ -42,7 +42,7 @@ def shared_versions(bootstrap_servers: str) -> dict[ApiKey, range]:
 
 
 def ask(bootstrap_servers: str, api: ApiKey, version: int, values: Message) -> Any:
-    """A broker's answer, once it is not busy loading."""
+    """A broker's answer, once it has loaded."""
     while True:
         with WireClient(bootstrap_servers) as client:
             found = answer(client, api, version, values)
@@ -57,31 +57,35 @@ def brokers(tmp_path: Path) -> Iterator[tuple[str, str]]:
     kafka = ApacheKafka(tmp_path, NEWEST)
     with kafka, EmbeddedBroker(topics={"t": 1}, auto_create_topics=False) as broker:
         TopicAdmin(kafka.bootstrap_servers).create("t", 1)
-        # Both make their offsets topic when a coordinator, or an offset, is asked for.
+        # Both create their offsets topic at the first request for a coordinator or an offset.
         ask(kafka.bootstrap_servers, ApiKey.FIND_COORDINATOR, 4, {"coordinator_keys": ["g"]})
         yield kafka.bootstrap_servers, broker.bootstrap_servers
 
 
-def test_more_than_300_requests_get_the_same_answers(brokers: tuple[str, str]) -> None:
+def test_the_embedded_broker_answers_requests_as_apache_kafka_does(
+    brokers: tuple[str, str],
+) -> None:
     versions = shared_versions(brokers[0])
-    asked, different = 0, []
-    for api, what, values in requests("t"):
+    count, different = 0, []
+    for api, case, values in requests("t"):
         for version in versions.get(api, ()):
-            asked += 1
+            count += 1
             theirs, ours = (ask(address, api, version, values) for address in brokers)
             if theirs != ours:
-                different.append((api.name, what, version, theirs, ours))
+                different.append((api.name, case, version, theirs, ours))
     assert not different, different
-    assert asked > 300
+    assert count > 300
 
 
 TOPIC = "same-answers"
 BUSY = re.compile("coordinator_(load_in|not_avail)|not_coordinator|concurrent_transactions")
-"""The coordinator loads, or writes the markers of the last transaction."""
+"""The coordinator is loading, or writes the markers of the last transaction."""
 
 
-def test_every_step_of_a_producers_life_gets_the_same_answers(shared_kafka: SharedKafka) -> None:
-    """``unit/broker/test_transactions.py`` asks the embedded broker."""
+def test_apache_kafka_answers_a_producer_as_the_embedded_broker_does(
+    shared_kafka: SharedKafka,
+) -> None:
+    """``unit/broker/test_transactions.py`` checks the embedded broker."""
     kafka = shared_kafka(NEWEST)
 
     def ask(api: ApiKey, version: int, **values: Any) -> Any:
@@ -89,20 +93,20 @@ def test_every_step_of_a_producers_life_gets_the_same_answers(shared_kafka: Shar
             client.send(api, version, values)
             return client.receive(api, version)[1]
 
-    def patient(api: ApiKey, version: int, **values: Any) -> Any:
+    def ask_until_ready(api: ApiKey, version: int, **values: Any) -> Any:
         while BUSY.search(repr(answer := ask(api, version, **values))):
             time.sleep(0.05)
         return answer
 
     TopicAdmin(kafka.bootstrap_servers).create(TOPIC, 1)
     for key_type, name in ((0, "g"), (0, "h"), (1, TOPIC)):
-        patient(ApiKey.FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=[name])
-    check_answers(ask, patient, TOPIC, TOPIC)
+        ask_until_ready(ApiKey.FIND_COORDINATOR, 4, key_type=key_type, coordinator_keys=[name])
+    check_answers(ask, ask_until_ready, TOPIC, TOPIC)
     for version, supported in ((3, []), (4, [(0, 2)])):
         answer = ask(
             ApiKey.API_VERSIONS, version, client_software_name="n", client_software_version="1"
         )
         name = "transaction.version"
-        told = [f for f in answer.supported_features if f.name == name]
-        assert [(f.min_version, f.max_version) for f in told] == supported
+        features = [f for f in answer.supported_features if f.name == name]
+        assert [(f.min_version, f.max_version) for f in features] == supported
         assert [f.max_version_level for f in answer.finalized_features if f.name == name] == [2]

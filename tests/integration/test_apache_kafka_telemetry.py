@@ -1,4 +1,4 @@
-"""Apache Kafka subscribes to a producer's metrics, and a plugin of it gets them (KIP-714)."""
+"""A reporter plug-in of Apache Kafka gets a producer's metrics (KIP-714)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.full
 SINK = Path(__file__).parents[1] / "support" / "apache_kafka" / "TelemetrySink.java"
 COMPILER = ["java", "-Xmx256m", "--module", "jdk.compiler/com.sun.tools.javac.Main"]
 CLIENT_METRICS = 16
-"""The type of resource that a subscription is."""
+"""The resource type of a subscription."""
 DOMAIN = "org.apache.kafka.producer."
 SECONDS = 60.0
 
@@ -35,33 +35,33 @@ def compiled(into: Path) -> Path:
     return into
 
 
-def asked(address: str, api: ApiKey, version: int, **values: Any) -> Any:
+def request(address: str, api: ApiKey, version: int, **values: Any) -> Any:
     with WireClient(address) as client:
         client.send(api, version, values)
         return client.receive(api, version)[1]
 
 
 def subscribe(address: str, **settings: str) -> None:
-    """Ask clients for metrics; returns once the broker does."""
+    """Subscribe to metrics; returns once clients are asked for them."""
     configs = [{"name": name.replace("_", "."), "value": value} for name, value in settings.items()]
     resource = {"resource_type": CLIENT_METRICS, "resource_name": "all", "configs": configs}
-    answer = asked(address, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
-    assert [int(one.error_code) for one in answer.responses] == [0]
+    answer = request(address, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
+    assert [int(response.error_code) for response in answer.responses] == [0]
     subscriptions = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
-    await_true(lambda: asked(address, subscriptions, 0).requested_metrics, SECONDS)
+    await_true(lambda: request(address, subscriptions, 0).requested_metrics, SECONDS)
 
 
 def pushes(folder: Path, count: int) -> list[tuple[str, str, list[ToldMetric]]]:
-    """Of each push, once there are so many: whose it is, whether the last, and what it tells."""
+    """Instance id, whether it is the last, and metrics of each push; waits for ``count``."""
     await_true(lambda: len(list(folder.glob("*.metrics"))) >= count, SECONDS)
-    told: list[tuple[str, str, list[ToldMetric]]] = []
+    found: list[tuple[str, str, list[ToldMetric]]] = []
     for path in sorted(folder.glob("*.metrics")):
-        _, whose, last = path.stem.split("-")
-        told.append((whose, last, read_metrics(path.read_bytes())))
-    return told
+        _, instance_id, last = path.stem.split("-")
+        found.append((instance_id, last, read_metrics(path.read_bytes())))
+    return found
 
 
-def test_apache_kafka_takes_the_metrics_that_it_subscribed_to(tmp_path: Path) -> None:
+def test_apache_kafka_receives_the_subscribed_metrics(tmp_path: Path) -> None:
     sink = tmp_path / "sink"
     sink.mkdir()
     guards = Guards(
@@ -79,12 +79,14 @@ def test_apache_kafka_takes_the_metrics_that_it_subscribed_to(tmp_path: Path) ->
             for number in range(10):
                 producer.send("t", b"%d" % number).get(timeout=SECONDS)
             pushes(sink, 3)
-        told = pushes(sink, 4)
-    assert {whose for whose, _, _ in told} == {own_id.hex}
-    assert [last for _, last, _ in told] == ["false"] * (len(told) - 1) + ["true"]
-    metrics = [one for _, _, each in told for one in each]
-    sent = [one for one in metrics if one.name == f"{DOMAIN}record.send.total"]
-    assert {one.kind for one in sent} == {"delta"}
-    assert sum(one.value for one in sent) == 10
-    (topic, *_) = [one for one in metrics if one.name == f"{DOMAIN}topic.record.send.total"]
+        received = pushes(sink, 4)
+    assert {instance_id for instance_id, _, _ in received} == {own_id.hex}
+    assert [last for _, last, _ in received] == ["false"] * (len(received) - 1) + ["true"]
+    metrics = [metric for _, _, push in received for metric in push]
+    sent = [metric for metric in metrics if metric.name == f"{DOMAIN}record.send.total"]
+    assert {metric.kind for metric in sent} == {"delta"}
+    assert sum(metric.value for metric in sent) == 10
+    (topic, *_) = [
+        metric for metric in metrics if metric.name == f"{DOMAIN}topic.record.send.total"
+    ]
     assert topic.attributes == {"topic": "t"}

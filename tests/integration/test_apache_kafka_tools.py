@@ -1,4 +1,4 @@
-"""Apache Kafka's clients, tools and broker as judges of the embedded broker."""
+"""Apache Kafka's clients, tools and broker check the embedded broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GROUP_READER = PROGRAMS / "GroupReader.java"
 ROUND_TRIP = PROGRAMS / "RoundTrip.java"
 CODECS: list[Any] = ["none", "gzip", "snappy", "lz4", "zstd"]
 DUMP = "kafka.tools.DumpLogSegments"
-COMPLAINTS = ["ismatch", "isvalid: false", "not found", "orrupt"]
+ERRORS = ["ismatch", "isvalid: false", "not found", "orrupt"]
 
 
 def java(*arguments: str, version: str = NEWEST) -> str:
@@ -48,7 +48,7 @@ def fill(broker: EmbeddedBroker, first: int, end: int) -> None:
 
 
 @pytest.mark.parametrize("version", [NEWEST, OLDER])
-def test_its_consumer_goes_on_where_its_group_committed(version: str) -> None:
+def test_the_java_consumer_continues_at_the_committed_offsets(version: str) -> None:
     with EmbeddedBroker(topics={"t": 3}) as broker:
         found: list[str] = []
         for start in (0, 90):
@@ -65,11 +65,11 @@ def test_its_consumer_goes_on_where_its_group_committed(version: str) -> None:
 def dump(path: Path, kind: str, *options: str) -> str:
     files = ",".join(sorted(map(str, path.glob(f"*.{kind}"))))
     printed = java(DUMP, *options, "--files", files, version=OLDER)
-    assert not [word for word in COMPLAINTS if word in printed], printed
+    assert not [word for word in ERRORS if word in printed], printed
     return printed
 
 
-def test_its_tool_reads_the_offsets_topic_and_a_compacted_log(tmp_path: Path) -> None:
+def test_dump_log_segments_reads_the_offsets_topic_and_a_compacted_log(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=15_000, min_cleanable_dirty_ratio=0.0)
     with EmbeddedBroker(tmp_path, log_config=config) as broker:
         broker.create_topic("t", 3, {"cleanup.policy": "compact"})
@@ -90,7 +90,7 @@ def test_its_tool_reads_the_offsets_topic_and_a_compacted_log(tmp_path: Path) ->
     assert not list(check_directory(compacted))
 
 
-def test_its_tool_reads_what_transactions_leave(tmp_path: Path) -> None:
+def test_dump_log_segments_reads_transaction_state_and_markers(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path, topics={"t": 1}) as broker:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "my-id"}
         producer = Producer(settings)
@@ -112,7 +112,9 @@ def test_its_tool_reads_what_transactions_leave(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_its_tool_and_consumer_read_a_log_of_an_old_format(tmp_path: Path, magic: int) -> None:
+def test_dump_log_segments_and_the_java_consumer_read_old_formats(
+    tmp_path: Path, magic: int
+) -> None:
     broker = EmbeddedBroker(tmp_path, topics={"t": 1})
     with broker:
         pass
@@ -126,8 +128,8 @@ def test_its_tool_and_consumer_read_a_log_of_an_old_format(tmp_path: Path, magic
         dump(tmp_path / "t-0", kind, "--deep-iteration")
 
 
-def test_its_data_directory_is_opened(tmp_path: Path) -> None:
-    """Written by Apache Kafka and killed: every record is there, and more can be appended."""
+def test_the_embedded_broker_opens_a_data_directory_of_apache_kafka(tmp_path: Path) -> None:
+    """Apache Kafka was killed: all records are there, and more can be appended."""
     kafka = ApacheKafka(tmp_path, NEWEST)
     with kafka:
         TopicAdmin(kafka.bootstrap_servers).create("t", 3)
@@ -149,10 +151,10 @@ def test_the_java_clients_write_and_read_in_every_codec(version: str) -> None:
     assert printed.strip() == "consumed 2500"
 
 
-def test_its_tool_finds_no_fault_in_the_files(tmp_path: Path) -> None:
+def test_dump_log_segments_finds_no_error(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=15_000, index_interval_bytes=1_000)
-    # Every record has its own time: equal ones make one entry of an index, and how many records
-    # there are in a millisecond depends on the producer's speed.
+    # Distinct timestamps: equal ones share an index entry, and their number would depend on the
+    # producer's speed.
     times = itertools.count(int(time.time() * 1000))
     with EmbeddedBroker(tmp_path, topics={"t": 1}, log_config=config) as broker:
         for codec in CODECS:

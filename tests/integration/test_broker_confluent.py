@@ -29,32 +29,34 @@ CONTENTS: list[Any] = [
     (b"one megabyte", b"m" * 1_000_000),
     *((b"k%d" % n, b"v%d" % n * n) for n in range(40)),
 ]
-"""Nulls, empties, headers, large values: what a careless writer, broker or reader gets wrong."""
+"""Nulls, empty and large values, headers: typical error cases."""
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_it_sends_it_gets_back(broker: EmbeddedBroker, codec: str, idempotent: bool) -> None:
+def test_records_of_confluent_kafka_are_read_back_unchanged(
+    broker: EmbeddedBroker, codec: str, idempotent: bool
+) -> None:
     servers: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
     admin = AdminClient(servers)
     admin.create_topics([NewTopic("sent", PARTITIONS)])["sent"].result(20)
     options = {"compression.type": codec, "enable.idempotence": idempotent, "linger.ms": 20}
     producer = Producer({**servers, **options, "message.max.bytes": 1_048_000})
-    problems: list[KafkaError] = []
+    errors: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:
         if error is not None:
-            problems.append(error)
+            errors.append(error)
 
     sent = []
-    for number, (key, value, *more) in enumerate(CONTENTS * 2):
+    for number, (key, value, *rest) in enumerate(CONTENTS * 2):
         partition, timestamp = number % PARTITIONS, 1_700_000_000_000 + (number * 7919) % 1000
-        headers = more[0] if more else ()
-        place: Any = {"partition": partition, "timestamp": timestamp, "headers": list(headers)}
-        producer.produce("sent", value, key, on_delivery=delivered, **place)
+        headers = rest[0] if rest else ()
+        fields: Any = {"partition": partition, "timestamp": timestamp, "headers": list(headers)}
+        producer.produce("sent", value, key, on_delivery=delivered, **fields)
         sent.append(Stored(partition, number // PARTITIONS, timestamp, key, value, headers))
     assert producer.flush(30) == 0
-    assert not problems
+    assert not errors
     expected = sorted(sent, key=lambda record: record[:2])
     assert read_back(broker.bootstrap_servers, "sent", PARTITIONS) == expected
     ours = read_topic(broker.bootstrap_servers, "sent")

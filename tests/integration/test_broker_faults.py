@@ -1,4 +1,4 @@
-"""Faults on request, as a client over a socket sees them."""
+"""Injected faults as a client over a socket sees them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def end(broker: EmbeddedBroker) -> int:
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_an_error_instead_of_or_after_the_append(broker: EmbeddedBroker, stored: bool) -> None:
+def test_a_fault_can_return_an_error_instead_of_or_after_the_append(
+    broker: EmbeddedBroker, stored: bool
+) -> None:
     before = end(broker)
     fault = Fault(api=ApiKey.PRODUCE, topic="t", error=MOVED, after_append=stored)
     with broker.faults.active(fault), WireClient(broker.bootstrap_servers) as client:
@@ -42,13 +44,13 @@ def test_an_error_instead_of_or_after_the_append(broker: EmbeddedBroker, stored:
 
 
 @pytest.mark.parametrize("api", [api for api in ApiKey if api is not ApiKey.API_VERSIONS])
-def test_every_api_can_answer_an_error(broker: EmbeddedBroker, api: ApiKey) -> None:
+def test_a_fault_can_return_an_error_for_every_api(broker: EmbeddedBroker, api: ApiKey) -> None:
     from tests.unit.broker.requests import EVERY_VERSION, REQUESTS
 
     broker.faults.add(Fault(api=api, times=None, error=ErrorCode.unknown_server_error))
     with WireClient(broker.bootstrap_servers) as client:
-        for asked, version in EVERY_VERSION:
-            if asked is api:
+        for tested, version in EVERY_VERSION:
+            if tested is api:
                 client.send(api, version, REQUESTS[api], correlation_id=version)
                 correlation_id, body = client.receive(api, version)
                 assert correlation_id == version
@@ -56,7 +58,7 @@ def test_every_api_can_answer_an_error(broker: EmbeddedBroker, api: ApiKey) -> N
                     assert "unknown_server_error" in repr(body), version
 
 
-def test_a_fault_hits_the_requests_that_it_names_and_no_others(broker: EmbeddedBroker) -> None:
+def test_a_fault_affects_only_matching_requests(broker: EmbeddedBroker) -> None:
     for fault in (
         Fault(topic="other", error=MOVED),
         Fault(api=ApiKey.FETCH, error=MOVED),
@@ -69,7 +71,7 @@ def test_a_fault_hits_the_requests_that_it_names_and_no_others(broker: EmbeddedB
         assert [produced(client)[0] for _ in range(3)] == [0, MOVED, 0]
 
 
-def test_a_fault_finds_its_topic_wherever_a_request_names_it(broker: EmbeddedBroker) -> None:
+def test_a_fault_matches_topics_by_name_and_id_in_every_request(broker: EmbeddedBroker) -> None:
     fault = broker.faults.add(Fault(topic="t", error=MOVED, after=100))
     with WireClient(broker.bootstrap_servers) as client:
         client.send(ApiKey.METADATA, 12, {"topics": [{"name": "t"}]})
@@ -87,7 +89,7 @@ def test_a_fault_finds_its_topic_wherever_a_request_names_it(broker: EmbeddedBro
 
 
 @pytest.mark.parametrize("cut_at", [0, 3, 20])
-def test_an_answer_is_cut_off(broker: EmbeddedBroker, cut_at: int) -> None:
+def test_a_fault_can_truncate_a_response(broker: EmbeddedBroker, cut_at: int) -> None:
     broker.faults.add(Fault(api=ApiKey.PRODUCE, cut_at=cut_at))
     before = end(broker)
     with WireClient(broker.bootstrap_servers) as client:
@@ -99,18 +101,18 @@ def test_an_answer_is_cut_off(broker: EmbeddedBroker, cut_at: int) -> None:
     assert end(broker) == before + 1
 
 
-def test_a_bit_is_flipped_and_a_client_throttled(broker: EmbeddedBroker) -> None:
+def test_faults_can_flip_a_bit_and_throttle_a_client(broker: EmbeddedBroker) -> None:
     broker.faults.add(Fault(api=ApiKey.METADATA, corrupt_at=4))
     broker.faults.add(Fault(api=ApiKey.PRODUCE, throttle_ms=70))
     with WireClient(broker.bootstrap_servers) as client:
         client.send(ApiKey.METADATA, 9, {"topics": None}, correlation_id=1)
         assert client.receive(ApiKey.METADATA, 9)[0] == 1 ^ 0x40000000
         client.send(ApiKey.PRODUCE, 9, PRODUCE)
-        told = client.receive(ApiKey.PRODUCE, 9)[1].throttle_time
-        assert told.total_seconds() == 0.07
+        throttle_time = client.receive(ApiKey.PRODUCE, 9)[1].throttle_time
+        assert throttle_time.total_seconds() == 0.07
 
 
-def test_versions_are_masked(broker: EmbeddedBroker) -> None:
+def test_api_versions_can_be_limited(broker: EmbeddedBroker) -> None:
     broker.faults.limit_versions(ApiKey.PRODUCE, 3, 7)
     with WireClient(broker.bootstrap_servers) as client:
         client.send(ApiKey.API_VERSIONS, 0, {})
@@ -120,7 +122,7 @@ def test_versions_are_masked(broker: EmbeddedBroker) -> None:
         assert client.is_closed_by_peer()
 
 
-def test_a_disk_fails_and_is_mended(broker: EmbeddedBroker) -> None:
+def test_the_disk_can_fail_and_recover(broker: EmbeddedBroker) -> None:
     with WireClient(broker.bootstrap_servers) as client:
         broker.fail_disk(OSError(28, "No space left on device"))
         assert produced(client)[0] is ErrorCode.kafka_storage_error

@@ -1,4 +1,4 @@
-"""A forked child has no part of an embedded broker: it can neither end it nor harm its files."""
+"""A forked child can neither stop an embedded broker nor harm its files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ warnings.simplefilter("ignore", DeprecationWarning)  # os.fork() with threads
 with EmbeddedBroker(topics={"t": 1}) as broker:
     child = os.fork()
     if child == 0:
-        sys.exit(3)  # leaves the block, and runs what is registered for the end
+        sys.exit(3)  # leaves the block and runs atexit handlers
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send("t", b"x").get(60)
@@ -34,12 +34,12 @@ print("t-0" in names, directory.exists())
 """
 
 
-def written(broker: EmbeddedBroker) -> int:
+def write_record(broker: EmbeddedBroker) -> int:
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         return producer.send("t", b"x").get(60).offset
 
 
-def test_a_child_that_exits_takes_nothing_away() -> None:
+def test_a_child_that_exits_removes_nothing() -> None:
     done = run_python("-c", PROGRAM)
     assert (done.stdout, done.stderr) == ("True False\n", "")
 
@@ -49,7 +49,7 @@ def leave(broker: EmbeddedBroker) -> None:
 
 
 @pytest.mark.parametrize("end", [EmbeddedBroker.stop, EmbeddedBroker.kill, leave])
-def test_a_child_cannot_end_it(
+def test_a_child_cannot_stop_the_broker(
     end: Callable[[EmbeddedBroker], None], broker: EmbeddedBroker
 ) -> None:
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
@@ -61,12 +61,12 @@ def test_a_child_cannot_end_it(
     assert len(broker.records("t")) == 2
 
 
-def test_a_child_is_a_client_like_any_other(broker: EmbeddedBroker) -> None:
-    assert in_child(by_python, lambda: written(broker)) == "0"
+def test_a_child_can_use_the_broker_only_as_a_client(broker: EmbeddedBroker) -> None:
+    assert in_child(by_python, lambda: write_record(broker)) == "0"
     assert in_child(by_python, lambda: broker.running) == "False"
     for call in (lambda: broker.records("t"), lambda: broker.create_topic("u")):
-        said = in_child(by_python, call)
-        assert said.startswith("IllegalStateError: the broker runs in the process that")
+        error = in_child(by_python, call)
+        assert error.startswith("IllegalStateError: the broker runs in the process that")
 
 
 def dropped(brokers: list[EmbeddedBroker]) -> None:
@@ -79,14 +79,14 @@ def stopped(brokers: list[EmbeddedBroker]) -> None:
 
 
 @pytest.mark.parametrize("end", [dropped, stopped])
-def test_files_of_a_daemon_are_not_closed(
+def test_the_broker_does_not_close_files_of_a_daemon(
     end: Callable[[list[EmbeddedBroker]], None], tmp_path: Path
 ) -> None:
-    """It closes all it has inherited, and opens files of its own under these numbers."""
+    """A daemon closes inherited descriptors and reuses their numbers."""
     brokers = [EmbeddedBroker(topics={"t": 1})]
     brokers[0].start()
     with KafkaProducer(bootstrap_servers=brokers[0].bootstrap_servers) as producer:
-        producer.send("t", b"x").get(60)  # there are connections, and files of the log
+        producer.send("t", b"x").get(60)  # opens connections and log files
         last = os.dup(0)
 
         def child() -> list[str]:
@@ -102,21 +102,21 @@ def test_files_of_a_daemon_are_not_closed(
     brokers[0].stop()
 
 
-def test_a_child_keeps_neither_its_port_nor_its_lock(broker: EmbeddedBroker) -> None:
+def test_a_child_holds_neither_the_port_nor_the_lock(broker: EmbeddedBroker) -> None:
     reading, writing = os.pipe()
-    running, runs = os.pipe()
+    running, running_writer = os.pipe()
     child = by_python()
     if child == 0:
         os.close(writing)
-        os.write(runs, b"x")
-        os.read(reading, 1)  # until the parent has no more use for it
+        os.write(running_writer, b"x")
+        os.read(reading, 1)  # until the parent is done
         os._exit(0)
     os.close(reading)
     os.read(running, 1)
-    assert written(broker) == 0
+    assert write_record(broker) == 0
     broker.stop()
     broker.start()
-    assert written(broker) == 1
-    for end in (writing, running, runs):
+    assert write_record(broker) == 1
+    for end in (writing, running, running_writer):
         os.close(end)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,4 +1,4 @@
-"""Other people's consumers in groups of the embedded broker."""
+"""Consumer groups of aiokafka, kafka-python and confluent-kafka on the embedded broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kprod.broker.groups.group import GroupConfig
 from tests.support.confluent_consumer import confluent_consumer, read
 
 with warnings.catch_warnings():
-    # It reads its message schemas with a function that Python 3.11 deprecates.
+    # Its schema loader uses a function deprecated in Python 3.11.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import ConsumerRebalanceListener, KafkaConsumer
 
@@ -30,11 +30,11 @@ PARTITIONS = 6
 RECORDS = 600
 PATIENCE = 60
 SESSION_MS = 6_000
-"""Longer than a busy machine keeps a thread waiting: once librdkafka takes its session for over, it
-asks without a member id, and ends for good when it is then told that it is fenced."""
+"""Long enough for a busy machine: librdkafka with an expired session requests without a member id,
+and stops permanently when it is then fenced."""
 POLL_MS = 20_000
-"""A poll ends with the first records. kafka-python 3.0.12 forgets to take over what it is assigned
-when a poll runs out of time between the group's answer and its own next step: it waits for ever."""
+"""A poll returns with the first records. kafka-python 3.0.12 drops an assignment and waits forever
+if a poll times out between the group's response and its own next step."""
 
 
 BROKER: dict[str, Any] = {
@@ -49,7 +49,7 @@ def fill(broker: EmbeddedBroker, first: int = 0, count: int = RECORDS) -> None:
             producer.send("t", b"%d" % number, partition=number % PARTITIONS)
 
 
-def test_aiokafka_shares_a_topic_between_two(broker: EmbeddedBroker) -> None:
+def test_two_aiokafka_consumers_share_a_topic(broker: EmbeddedBroker) -> None:
     async def consume() -> list[int]:
         consumers = [
             AIOKafkaConsumer(
@@ -84,7 +84,7 @@ def confluent(broker: EmbeddedBroker, *topics: str, **options: Any) -> Consumer:
 
 
 class Assignments(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
-    """The generation of a consumer, and how many partitions it was given, at each assignment."""
+    """The generation and number of partitions of a consumer at each assignment."""
 
     def __init__(self) -> None:
         self.consumer: Any = None
@@ -97,10 +97,10 @@ class Assignments(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
         self.all.append((self.consumer.group_metadata().generation_id, len(assigned)))
 
 
-def test_a_static_member_comes_back_without_a_rebalance(broker: EmbeddedBroker) -> None:
-    """KIP-345: same instance id, same assignment, same generation; it goes on where it committed.
+def test_a_static_member_returns_without_a_rebalance(broker: EmbeddedBroker) -> None:
+    """KIP-345: same instance id, assignment and generation; it continues at its commit.
 
-    A consumer that joins before it knows the topic's partitions joins once more, by itself.
+    A consumer that joins before it knows the topic's partitions rejoins by itself.
     """
     fill(broker)
     members = [Assignments(), Assignments()]
@@ -120,7 +120,7 @@ def test_a_static_member_comes_back_without_a_rebalance(broker: EmbeddedBroker) 
         assert polled
         found += [int(record.value) for records in polled.values() for record in records]
         member.consumer.commit()
-        # A static member does not say that it goes.
+        # A static member does not send LeaveGroup.
         member.consumer.close()
     generation, partitions = members[0].all[-1]
     assert partitions == PARTITIONS
@@ -128,10 +128,12 @@ def test_a_static_member_comes_back_without_a_rebalance(broker: EmbeddedBroker) 
     assert len(set(found)) == len(found)
 
 
-def test_a_rebalance_of_three_under_load_loses_and_doubles_nothing(broker: EmbeddedBroker) -> None:
-    """What counts as processed is what was committed: one of three members dies on the way.
+def test_a_rebalance_under_load_neither_loses_nor_duplicates_records(
+    broker: EmbeddedBroker,
+) -> None:
+    """Committed records count as processed. One of three members dies meanwhile.
 
-    A static member does not tell the group that it goes: its end is the same as a kill.
+    A static member does not send LeaveGroup: closing it is like killing it.
     """
     members: dict[str, Consumer] = {}
     for name in ("killed", "b", "c"):
@@ -142,7 +144,7 @@ def test_a_rebalance_of_three_under_load_loses_and_doubles_nothing(broker: Embed
     deadline = time.monotonic() + PATIENCE
     while len(set(found)) < RECORDS:
         assert time.monotonic() < deadline, len(found)
-        if not filling.ident and all(len(one.assignment()) == 2 for one in members.values()):
+        if not filling.ident and all(len(each.assignment()) == 2 for each in members.values()):
             filling.start()
         for name, member in list(members.items()):
             message = member.poll(0.01)
@@ -154,7 +156,7 @@ def test_a_rebalance_of_three_under_load_loses_and_doubles_nothing(broker: Embed
             try:
                 member.commit(message=message, asynchronous=False)
             except KafkaException:
-                continue  # the group went on without it: whoever has the partition processes it
+                continue  # a rebalance: another member processes it
             found.append(int(message.value() or b""))
     filling.join()
     for member in members.values():
@@ -163,7 +165,7 @@ def test_a_rebalance_of_three_under_load_loses_and_doubles_nothing(broker: Embed
     assert Counter(found) == Counter(range(RECORDS))
 
 
-def test_an_admin_sees_and_deletes_groups(broker: EmbeddedBroker) -> None:
+def test_an_admin_client_describes_lists_and_deletes_groups(broker: EmbeddedBroker) -> None:
     fill(broker, count=6)
     consumer = confluent(broker, "t")
     read(consumer, 1)

@@ -1,4 +1,4 @@
-"""The embedded broker's network side: hostile bytes, stopping, starting again."""
+"""The embedded broker's network side: invalid requests, stop and restart, addresses."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def produce_request(records: bytes, acks: int = -1) -> Message:
         struct.pack(">ihhih", 21, 3, 4, 1, -1) + b"\0\0\0\1\0\4\xff\xfe\xff\xfe\1",
     ],
 )
-def test_other_languages_are_not_spoken(broker: EmbeddedBroker, data: bytes) -> None:
+def test_invalid_requests_close_the_connection(broker: EmbeddedBroker, data: bytes) -> None:
     with WireClient(broker.bootstrap_servers) as client:
         client.send_bytes(data)
         assert client.is_closed_by_peer()
@@ -60,7 +60,9 @@ def test_other_languages_are_not_spoken(broker: EmbeddedBroker, data: bytes) -> 
         assert client.receive(*RANGES)[1].error_code == 0
 
 
-def test_a_refusal_without_acks_ends_the_connection(broker: EmbeddedBroker) -> None:
+def test_a_refused_produce_request_without_acks_closes_the_connection(
+    broker: EmbeddedBroker,
+) -> None:
     with WireClient(broker.bootstrap_servers) as client:
         client.send(ApiKey.PRODUCE, 9, produce_request(raw_batch([b"a"]), acks=0))
         client.send(*RANGES, {}, 5)
@@ -70,13 +72,13 @@ def test_a_refusal_without_acks_ends_the_connection(broker: EmbeddedBroker) -> N
     assert end_offsets(broker.bootstrap_servers, "t")[0] == 1
 
 
-def test_stopping_is_prompt_with_clients_connected_and_waiting() -> None:
-    others = set(threading.enumerate())  # those of brokers that other tests share
+def test_stop_is_prompt_with_connected_and_waiting_clients() -> None:
+    others = set(threading.enumerate())  # threads of shared brokers
     broker = EmbeddedBroker(topics={"t": 2})
     broker.start()
     clients = [WireClient(broker.bootstrap_servers) for _ in range(20)]
-    wanted = {"topic": "t", "partitions": [{"partition": 0, "partition_max_bytes": 100}]}
-    fetch = {"max_wait": 50_000, "min_bytes": 1, "max_bytes": 100, "topics": [wanted]}
+    topic = {"topic": "t", "partitions": [{"partition": 0, "partition_max_bytes": 100}]}
+    fetch = {"max_wait": 50_000, "min_bytes": 1, "max_bytes": 100, "topics": [topic]}
     for client in clients[:10]:
         client.send(ApiKey.FETCH, 11, fetch)
     before = time.monotonic()
@@ -89,7 +91,7 @@ def test_stopping_is_prompt_with_clients_connected_and_waiting() -> None:
 
 
 @pytest.mark.parametrize("end", [EmbeddedBroker.stop, EmbeddedBroker.kill])
-def test_it_starts_again_where_it_was(end: object, broker: EmbeddedBroker) -> None:
+def test_a_restart_keeps_address_and_records(end: object, broker: EmbeddedBroker) -> None:
     assert callable(end)
     address = broker.bootstrap_servers
     batch = raw_batch([b"a", b"b"], producer_id=3, producer_epoch=0, base_sequence=0)
@@ -106,13 +108,13 @@ def test_it_starts_again_where_it_was(end: object, broker: EmbeddedBroker) -> No
     assert [record.value for _, record in read_topic(address, "t")] == [b"a", b"b"]
 
 
-def test_a_temporary_directory_goes_with_the_block() -> None:
+def test_a_temporary_directory_is_removed_at_the_end() -> None:
     with EmbeddedBroker() as broker:
         assert (broker.data_dir / "meta.properties").exists()
     assert not broker.data_dir.exists()
 
 
-def test_a_given_directory_stays(tmp_path: Path) -> None:
+def test_a_given_directory_is_kept(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path, topics={"t": 1}) as broker:
         create_topic(broker.bootstrap_servers, "u", 3)
         with pytest.raises(BrokerError, match="TOPIC_ALREADY_EXISTS"):
@@ -121,7 +123,7 @@ def test_a_given_directory_stays(tmp_path: Path) -> None:
         assert end_offsets(broker.bootstrap_servers, "u") == {0: 0, 1: 0, 2: 0}
 
 
-def test_one_directory_one_broker(tmp_path: Path) -> None:
+def test_a_second_broker_for_a_directory_is_refused(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path) as broker:
         second = EmbeddedBroker(tmp_path)
         with pytest.raises(StorageError, match="in use"):
@@ -131,7 +133,7 @@ def test_one_directory_one_broker(tmp_path: Path) -> None:
             broker.start()
 
 
-def test_a_port_that_is_taken() -> None:
+def test_a_port_in_use_is_refused() -> None:
     with EmbeddedBroker() as first:
         second = EmbeddedBroker(port=first.port)
         with pytest.raises(OSError, match="in use"):
@@ -139,13 +141,13 @@ def test_a_port_that_is_taken() -> None:
 
 
 @pytest.mark.parametrize(("port", "nodes"), [(65_535, 2), (65_536, 1), (-1, 1)])
-def test_a_port_that_does_not_exist(port: int, nodes: int) -> None:
+def test_an_invalid_port_is_refused(port: int, nodes: int) -> None:
     with pytest.raises(ConfigError, match=f"port={port}, nodes={nodes}: .* highest port is 65535"):
         EmbeddedBroker(port=port, nodes=nodes)
     EmbeddedBroker(port=65_534, nodes=2)
 
 
-def test_other_machines_are_let_in_only_on_request() -> None:
+def test_non_local_hosts_need_allow_remote() -> None:
     for host in ("0.0.0.0", "192.168.1.1", "::", "example.org"):
         with pytest.raises(ConfigError, match="allow_remote"):
             EmbeddedBroker(host=host)
@@ -154,7 +156,7 @@ def test_other_machines_are_let_in_only_on_request() -> None:
     EmbeddedBroker(host="localhost")
 
 
-def test_it_listens_on_ipv6() -> None:
+def test_the_broker_listens_on_ipv6() -> None:
     if not socket.has_ipv6:
         pytest.skip("this machine has no IPv6")
     with EmbeddedBroker(host="::1", topics={"t": 1}) as broker:

@@ -1,4 +1,4 @@
-"""Several nodes in one process: leaders that move, nodes that stop and come back."""
+"""Several nodes in one process: moving leaders, stopping and restarting nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def address(broker: EmbeddedBroker, node_id: int) -> str:
 
 
 def end_offset(broker: EmbeddedBroker, node_id: int, epoch: int = -1) -> tuple[int, int]:
-    """What a node answers about the end of partition 0: error code and offset."""
+    """Error code and end offset of partition 0 from a node."""
     part = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": epoch}
     with WireClient(address(broker, node_id)) as client:
         topics = [{"name": "t", "partitions": [part]}]
@@ -37,7 +37,7 @@ def end_offset(broker: EmbeddedBroker, node_id: int, epoch: int = -1) -> tuple[i
     return found.error_code, found.offset
 
 
-def test_leaders_are_spread_and_move(broker: EmbeddedBroker) -> None:
+def test_leaders_are_distributed_and_can_be_moved(broker: EmbeddedBroker) -> None:
     assert sorted(leaders(broker)) == [1, 1, 2, 2, 3, 3]
     old = broker.leader("t", 0)
     new = old % 3 + 1
@@ -50,7 +50,7 @@ def test_leaders_are_spread_and_move(broker: EmbeddedBroker) -> None:
     assert end_offset(broker, new, epoch=2)[0] is ErrorCode.unknown_leader_epoch
 
 
-def test_a_topic_that_is_made_again_has_its_own_leaders(broker: EmbeddedBroker) -> None:
+def test_a_recreated_topic_has_its_original_leaders(broker: EmbeddedBroker) -> None:
     before = leaders(broker)
     admin = TopicAdmin(broker.bootstrap_servers)
     for number, leader in enumerate(before):
@@ -60,7 +60,7 @@ def test_a_topic_that_is_made_again_has_its_own_leaders(broker: EmbeddedBroker) 
     assert leaders(broker) == before
 
 
-def test_a_stopped_node_leads_nothing_and_takes_its_share_back(broker: EmbeddedBroker) -> None:
+def test_a_stopped_node_leads_nothing_and_regains_its_partitions(broker: EmbeddedBroker) -> None:
     before = leaders(broker)
     broker.stop_node(2)
     assert set(leaders(broker)) == {1, 3}
@@ -76,7 +76,7 @@ def test_a_stopped_node_leads_nothing_and_takes_its_share_back(broker: EmbeddedB
         broker.start_node(2)
 
 
-def test_a_group_goes_on_with_another_coordinator(broker: EmbeddedBroker) -> None:
+def test_a_group_continues_with_another_coordinator(broker: EmbeddedBroker) -> None:
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for number in range(60):
             producer.send("t", b"%d" % number, partition=number % PARTITIONS)

@@ -1,4 +1,4 @@
-"""Other clients' transactional producers and consumers of what is committed, on our broker."""
+"""Transactions of confluent-kafka on the embedded broker."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_confluent_consumes_transforms_and_produces(broker: EmbeddedBroker) -> N
     committed.close()
 
 
-def test_the_coordinator_moves_with_its_node() -> None:
+def test_a_transaction_survives_the_stop_of_its_coordinator() -> None:
     with EmbeddedBroker(nodes=3, topics={"t": 3}) as broker:
         producer = confluent_producer(broker, "moved")
         for number in range(3):

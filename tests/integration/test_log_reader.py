@@ -1,4 +1,4 @@
-"""Reading a topic with our own reader: from where it is told to, and to the true end."""
+"""kprod.admin: read topics from given offsets to the end, and follow them in groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition as Place
+from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
 from kprod import KafkaProducer
@@ -31,15 +31,15 @@ TOPIC = "read"
 
 
 def send(producer: KafkaProducer, *numbers: int) -> None:
-    """In one batch per partition, two partitions in turn."""
+    """Send one batch per partition, alternating between two partitions."""
     for number in numbers:
         producer.send(TOPIC, b"%d" % number, partition=number % 2)
     assert producer.flush(timeout=20).failed == 0
 
 
 @pytest.mark.parametrize("start", [embedded, tansu])
-def test_the_end_is_behind_the_last_batch(start: StartBroker) -> None:
-    """Tansu says of a topic's end where its last batch begins."""
+def test_the_end_offset_follows_the_last_batch(start: StartBroker) -> None:
+    """Tansu reports the start of the last batch as the end offset."""
     with (
         start({TOPIC: 2}) as bootstrap,
         KafkaProducer(bootstrap_servers=bootstrap, linger_ms=50) as producer,
@@ -51,7 +51,7 @@ def test_the_end_is_behind_the_last_batch(start: StartBroker) -> None:
         assert len(list(read_topic(bootstrap, TOPIC))) == 20
 
 
-def test_reading_begins_where_it_is_told_to() -> None:
+def test_reading_begins_at_the_given_offsets() -> None:
     with (
         embedded({TOPIC: 2}) as bootstrap,
         KafkaProducer(bootstrap_servers=bootstrap, linger_ms=50) as producer,
@@ -61,21 +61,21 @@ def test_reading_begins_where_it_is_told_to() -> None:
         send(producer, *range(6, 10))
         values = [record.value for _, record in read_topic(bootstrap, TOPIC, since=before)]
         assert values == [b"6", b"8", b"7", b"9"]
-        of_the_second = list(read_topic(bootstrap, TOPIC, since={0: 5, 1: 4}))
-        assert [(number, record.value) for number, record in of_the_second] == [(1, b"9")]
+        second_partition = list(read_topic(bootstrap, TOPIC, since={0: 5, 1: 4}))
+        assert [(number, record.value) for number, record in second_partition] == [(1, b"9")]
         middle_of_a_batch = list(read_topic(bootstrap, TOPIC, since={0: 1, 1: 99}))
         assert [record.value for _, record in middle_of_a_batch] == [b"2", b"4", b"6", b"8"]
 
 
-def follow(broker: EmbeddedBroker, wait: LeaderWait | None = None, **more: Any) -> TopicFollower:
+def follow(broker: EmbeddedBroker, wait: LeaderWait | None = None, **kwargs: Any) -> TopicFollower:
     options = {"bootstrap_servers": broker.bootstrap_servers}
     return TopicFollower(
-        TOPIC, options, begin=lambda reader: reader.start(), wait=wait or LeaderWait(), **more
+        TOPIC, options, begin=lambda reader: reader.start(), wait=wait or LeaderWait(), **kwargs
     )
 
 
 def values(follower: TopicFollower, count: int) -> list[bytes]:
-    """Those of the next records. Ends late where they do not come."""
+    """The values of the next records, with a timeout."""
     found: list[bytes] = []
     deadline = time.monotonic() + 20
     while len(found) < count:
@@ -84,7 +84,7 @@ def values(follower: TopicFollower, count: int) -> list[bytes]:
     return found
 
 
-def test_a_follower_goes_along_with_the_leaders() -> None:
+def test_a_follower_finds_moved_leaders() -> None:
     with (
         EmbeddedBroker(nodes=3, topics={TOPIC: 2}) as broker,
         KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
@@ -95,21 +95,21 @@ def test_a_follower_goes_along_with_the_leaders() -> None:
         broker.move_leader(TOPIC, 0, broker.leader(TOPIC, 0) % 3 + 1)
         send(producer, 2, 3)
         assert sorted(values(follower, 2)) == [b"2", b"3"]
-        broker.stop_node(1)  # the first of the bootstrap servers, too
+        broker.stop_node(1)  # also the first bootstrap server
         send(producer, 4, 5)
         assert sorted(values(follower, 2)) == [b"4", b"5"]
 
 
-def test_a_follower_waits_for_a_broker_that_has_gone() -> None:
-    told: list[KprodError] = []
+def test_a_follower_waits_for_a_stopped_broker() -> None:
+    errors: list[KprodError] = []
     with (
         EmbeddedBroker(topics={TOPIC: 1}) as broker,
-        follow(broker, LeaderWait(2.5, notify=told.append)) as follower,
+        follow(broker, LeaderWait(2.5, notify=errors.append)) as follower,
     ):
         broker.stop_node(1)
         with pytest.raises(ConnectionLost, match="refused"):
             values(follower, 1)
-        assert told
+        assert errors
         broker.start_node(1)
         with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
             producer.send(TOPIC, b"back")
@@ -118,7 +118,7 @@ def test_a_follower_waits_for_a_broker_that_has_gone() -> None:
 
 @contextmanager
 def six_records() -> Iterator[EmbeddedBroker]:
-    """A broker with 0 to 5 in one partition."""
+    """A broker with records 0 to 5 in one partition."""
     with EmbeddedBroker(topics={TOPIC: 1}) as broker:
         with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
             for number in range(6):
@@ -126,11 +126,11 @@ def six_records() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-def test_a_group_goes_on_behind_what_it_was_shown() -> None:
+def test_a_group_continues_after_the_last_shown_record() -> None:
     with six_records() as broker:
         with follow(broker, group="g") as follower:
             for partition, record in islice(follower.poll(), 2):
-                if record.offset == 0:  # the second one was not printed when the signal came
+                if record.offset == 0:  # a signal came before the second was printed
                     follower.shown(partition, record)
             follower.commit()
         with follow(broker, group="g") as follower:
@@ -142,7 +142,7 @@ def test_a_group_goes_on_behind_what_it_was_shown() -> None:
 
 
 def test_a_group_waits_for_its_coordinator() -> None:
-    """For one that is new, has moved, or has died."""
+    """A new, moved or dead coordinator."""
     with six_records() as broker:
         broker.faults.add(Fault(api=BrokerApi.FIND_COORDINATOR, error=15))
         broker.faults.add(Fault(api=BrokerApi.OFFSET_FETCH, cut_at=0))
@@ -155,26 +155,28 @@ def test_a_group_waits_for_its_coordinator() -> None:
 
 
 def delete(broker: EmbeddedBroker, before: int) -> None:
-    """The records before an offset, as retention does."""
+    """Delete the records before an offset, as retention does."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    (gone,) = admin.delete_records([Place(TOPIC, 0, before)]).values()
-    gone.result(20)
+    (deletion,) = admin.delete_records([ConfluentPartition(TOPIC, 0, before)]).values()
+    deletion.result(20)
 
 
-def test_a_follower_goes_on_behind_what_is_deleted_before_it_is_read() -> None:
-    told: list[tuple[int, int, int]] = []
+def test_a_follower_skips_records_deleted_before_it_reads_them() -> None:
+    gaps: list[tuple[int, int, int]] = []
     with (
         six_records() as broker,
-        follow(broker, skipped=lambda *place: told.append(place)) as follower,
+        follow(broker, skipped=lambda *gap: gaps.append(gap)) as follower,
     ):
         delete(broker, 4)
         assert values(follower, 2) == [b"4", b"5"]
-    assert told == [(0, 0, 4)]
+    assert gaps == [(0, 0, 4)]
 
 
 @pytest.mark.parametrize(("deleted", "committed"), [(4, 2), (0, 9)])
-def test_a_group_goes_on_where_its_place_is_gone(deleted: int, committed: int) -> None:
-    """By retention, or because there is another topic of that name now."""
+def test_a_group_continues_if_its_committed_offset_is_out_of_range(
+    deleted: int, committed: int
+) -> None:
+    """After retention, or because the topic was recreated."""
     with six_records() as broker:
         with follow(broker, group="g") as follower:
             (record,) = islice((found for _, found in follower.poll()), 1)
@@ -185,7 +187,7 @@ def test_a_group_goes_on_where_its_place_is_gone(deleted: int, committed: int) -
             assert values(follower, 6 - deleted) == [b"%d" % n for n in range(deleted, 6)]
 
 
-def test_a_follower_misses_a_partition_that_a_new_topic_does_not_have() -> None:
+def test_a_follower_raises_if_a_recreated_topic_lacks_a_partition() -> None:
     with EmbeddedBroker(topics={TOPIC: 2}) as broker, follow(broker, LeaderWait(20)) as follower:
         with connect(broker.bootstrap_servers, 20, {}) as cluster:
             cluster.delete_topic(TOPIC)
@@ -194,15 +196,15 @@ def test_a_follower_misses_a_partition_that_a_new_topic_does_not_have() -> None:
             values(follower, 1)
 
 
-def test_a_server_that_stays_silent_is_passed_over() -> None:
+def test_an_unresponsive_bootstrap_server_is_skipped() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, embedded({TOPIC: 1}) as bootstrap:
         servers = f"127.0.0.1:{silent.getsockname()[1]},{bootstrap}"
         with connect(servers, 20, {}) as cluster:
             assert list(cluster.leaders(TOPIC)) == [0]
 
 
-def test_a_connection_that_the_broker_has_closed_is_made_again() -> None:
-    """Brokers close idle connections, for example those of a reader that is slow."""
+def test_a_connection_closed_by_the_broker_is_reopened() -> None:
+    """Brokers close idle connections, for example of a slow reader."""
     with (
         EmbeddedBroker(topics={TOPIC: 1}) as broker,
         connect(broker.bootstrap_servers, 20, {}) as cluster,
@@ -215,18 +217,18 @@ def test_a_connection_that_the_broker_has_closed_is_made_again() -> None:
         assert list(reader.poll()) == []
 
 
-@pytest.mark.parametrize("spelled", ["bootstrap_servers", "bootstrap.servers"])
-def test_the_servers_that_are_given_replace_those_of_the_options(spelled: str) -> None:
+@pytest.mark.parametrize("name", ["bootstrap_servers", "bootstrap.servers"])
+def test_the_servers_argument_overrides_the_options(name: str) -> None:
     with embedded({TOPIC: 1}) as bootstrap:
-        assert end_offsets(bootstrap, TOPIC, options={spelled: "elsewhere:1"}) == {0: 0}
+        assert end_offsets(bootstrap, TOPIC, options={name: "elsewhere:1"}) == {0: 0}
 
 
-def test_topics_are_managed_once_there_is_a_controller() -> None:
+def test_topic_requests_wait_for_a_controller() -> None:
     cluster = ScriptedCluster(topics={TOPIC: [1]})
     broker = cluster.add(1)
     broker.offered |= {ApiKey.DELETE_TOPICS: (1, 3), ApiKey.DESCRIBE_CONFIGS: (1, 2)}
-    electing = telling(**{**cluster.metadata([TOPIC]), "controller_id": -1})
-    broker.next(ApiKey.METADATA, electing, electing)
+    no_controller = telling(**{**cluster.metadata([TOPIC]), "controller_id": -1})
+    broker.next(ApiKey.METADATA, no_controller, no_controller)
     found = {"resource_type": 2, "resource_name": TOPIC, "error_message": None, "configs": []}
     broker.next(ApiKey.DESCRIBE_CONFIGS, telling(results=[found]))
     broker.next(ApiKey.DELETE_TOPICS, telling(responses=[{"name": TOPIC}]))
@@ -237,7 +239,7 @@ def test_topics_are_managed_once_there_is_a_controller() -> None:
     assert broker.count(ApiKey.METADATA) == 3
 
 
-def test_all_bootstrap_servers_are_tried_before_a_login_is_given_up() -> None:
+def test_all_bootstrap_servers_are_tried_before_a_login_fails() -> None:
     options = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
     options |= {"sasl_plain_username": "user", "sasl_plain_password": "today's"}
     listeners = [
@@ -249,7 +251,7 @@ def test_all_bootstrap_servers_are_tried_before_a_login_is_given_up() -> None:
         EmbeddedBroker(listeners=[listeners[1]], topics={"t": 1}) as right,
     ):
         both = f"{other.bootstrap_servers},{right.bootstrap_servers}"
-        for _ in range(8):  # the first one is chosen at random
+        for _ in range(8):  # the first server is chosen at random
             assert end_offsets(both, "t", options=options) == {0: 0}
         with pytest.raises(SaslAuthenticationError):
             end_offsets(other.bootstrap_servers, "t", options=options)

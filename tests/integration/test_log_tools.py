@@ -1,4 +1,4 @@
-"""``kprod log`` on the files of a broker that has stopped, and the pytest plugin."""
+"""``kprod log`` on the files of a stopped broker, and the pytest plugin."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOG = "00000000000000000000.log"
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stopped broker's data: 30 records in two partitions, the last one with odd contents."""
+    """A stopped broker's data: 30 records in two partitions, the last one not UTF-8."""
     path = tmp_path_factory.mktemp("data")
     with (
         EmbeddedBroker(path, topics={"t": 2}) as broker,
@@ -57,7 +57,7 @@ def test_dump_shows_batches_records_and_indexes(data_dir: Path) -> None:
     assert (code, "not one of .log, .index" in text) == (1, True)
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_files_and_partitions_are_reported(tmp_path: Path) -> None:
     for command in ("dump", "verify"):
         code, text = run("log", command, str(tmp_path / "nothing"))
         assert (code, "does not exist" in " ".join(text.replace("│", " ").split())) == (2, True), (
@@ -83,7 +83,7 @@ def test_verify_finds_a_flipped_bit_and_a_wrong_index(data_dir: Path, tmp_path: 
 
 
 @pytest.mark.full
-def test_the_pytest_plugin(tmp_path: Path) -> None:
+def test_the_fixtures_of_the_pytest_plugin(tmp_path: Path) -> None:
     (tmp_path / "test_theirs.py").write_text(
         "from kprod import KafkaProducer\n"
         "def test_one(kafka_broker, kafka_topic, kafka_records):\n"
@@ -115,7 +115,7 @@ def test_old_formats_are_read(magic: int, tmp_path: Path) -> None:
         list(damaged.records())
 
 
-def test_the_fault_of_a_damaged_log_is_told(tmp_path: Path) -> None:
+def test_dump_reports_the_damage_of_a_log(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(raw_batch([b"value"]) + raw_batch(magic=3))
     code, text = run("log", "dump", str(path))
@@ -123,8 +123,8 @@ def test_the_fault_of_a_damaged_log_is_told(tmp_path: Path) -> None:
     assert "magic 3 is not a batch of format v2" in text
 
 
-def test_damaged_files_of_any_name_are_told(tmp_path: Path) -> None:
-    """The codec of an old message that no codec has, a snapshot that was cut, no UTF-8 name."""
+def test_dump_reports_damage_in_files_of_any_name(tmp_path: Path) -> None:
+    """An unknown codec in an old message, a truncated snapshot, a name that is not UTF-8."""
     message = tmp_path / os.fsdecode(b"0\xff.log")
     message.write_bytes(legacy_message(0, b"x", attributes=7))
     code, text = run("log", "dump", str(message))
@@ -136,7 +136,7 @@ def test_damaged_files_of_any_name_are_told(tmp_path: Path) -> None:
     assert "0.snapshot: 2 bytes are no snapshot" in text
 
 
-def test_a_reader_that_has_seen_enough_is_no_fault_of_the_file(data_dir: Path) -> None:
+def test_a_broken_output_pipe_is_not_reported_as_damage(data_dir: Path) -> None:
     files = f"'{data_dir / 't-1' / LOG}' " * 1_000
     dump = f"'{sys.executable}' -m kprod log dump --records {files}"
     script = f"({dump}; echo $? >&2) | head -1 > /dev/null"
@@ -144,6 +144,6 @@ def test_a_reader_that_has_seen_enough_is_no_fault_of_the_file(data_dir: Path) -
     assert ran.stderr == "1\n"
 
 
-def test_records_of_no_topic() -> None:
+def test_records_of_an_unknown_topic_raise() -> None:
     with EmbeddedBroker() as broker, pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         broker.records("absent")

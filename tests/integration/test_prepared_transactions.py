@@ -1,4 +1,4 @@
-"""Transactions that another process ends, and what a group has committed while some are open."""
+"""Prepared transactions, and committed offsets of groups while transactions are open."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ producer.begin_transaction()
 for number in range(20):
     producer.send(topic, b"%02d" % number, partition=number % 2)
 print(TwoPhaseCommit(producer).prepare(), flush=True)
-os._exit(0)  # as if it were killed
+os._exit(0)  # as if killed
 """
 numbers = itertools.count(1)
 
@@ -64,22 +64,22 @@ def make(bootstrap_servers: str, name: str) -> KafkaProducer:
 
 
 def prepare_elsewhere(bootstrap_servers: str, topic: str) -> PreparedTransaction:
-    """By a process that is gone when this returns; the transactional id is the topic's name."""
+    """Prepare in a process that has ended on return; the transactional id is the topic name."""
     ran = run_python("-c", PREPARES, bootstrap_servers, topic, topic)
     return PreparedTransaction.parse(ran.stdout.strip())
 
 
-def opened(bootstrap_servers: str, name: str) -> list[OpenTransaction]:
-    return [one for one in open_transactions(bootstrap_servers) if one.transactional_id == name]
+def find_open(bootstrap_servers: str, name: str) -> list[OpenTransaction]:
+    return [each for each in open_transactions(bootstrap_servers) if each.transactional_id == name]
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-def test_another_process_ends_what_one_has_prepared(
+def test_another_process_can_end_a_prepared_transaction(
     bootstrap_servers: str, topic: str, end: str
 ) -> None:
-    """Who lost what ``prepare`` has returned asks the cluster for it."""
+    """The cluster also lists the prepared transaction."""
     prepared = prepare_elsewhere(bootstrap_servers, topic)
-    (found,) = opened(bootstrap_servers, topic)
+    (found,) = find_open(bootstrap_servers, topic)
     assert found[:4] == (topic, prepared.producer_id, prepared.epoch, "Ongoing")
     assert found.partitions == (TopicPartition(topic, 0), TopicPartition(topic, 1))
     assert found.started_ms > 0
@@ -97,14 +97,14 @@ def test_another_process_ends_what_one_has_prepared(
             producer.send(topic, b"next", partition=0)
     expected = [b"%02d" % number for number in range(20)] if end == "commit" else []
     assert sorted(committed(bootstrap_servers, topic, PARTITIONS)) == [*expected, b"next"]
-    assert not opened(bootstrap_servers, topic)
+    assert not find_open(bootstrap_servers, topic)
 
 
-def test_one_producer_writes_under_several_ids(bootstrap_servers: str, topic: str) -> None:
-    """What it has prepared under one stays as it is while it goes on under others."""
+def test_one_producer_can_use_several_transactional_ids(bootstrap_servers: str, topic: str) -> None:
+    """A transaction prepared under one id stays open while it uses others."""
     with make(bootstrap_servers, f"{topic}-0") as producer:
         for number in range(4):
-            rename(producer, f"{topic}-{number % 3}")  # the last time one that it had before
+            rename(producer, f"{topic}-{number % 3}")  # the last one is reused
             with producer.transaction():
                 for _ in range(5):
                     producer.send(topic, b"%d" % number, partition=0)
@@ -116,7 +116,7 @@ def test_one_producer_writes_under_several_ids(bootstrap_servers: str, topic: st
         rename(producer, f"{topic}-0")
         with producer.transaction():
             producer.send(topic, b"last", partition=0)
-        (found,) = opened(bootstrap_servers, f"{topic}-prepared")
+        (found,) = find_open(bootstrap_servers, f"{topic}-prepared")
         assert (found.producer_id, found.epoch) == prepared[1:3]
     with make(bootstrap_servers, f"{topic}-prepared") as other:
         TwoPhaseCommit(other).resume(prepared)
@@ -126,64 +126,68 @@ def test_one_producer_writes_under_several_ids(bootstrap_servers: str, topic: st
     assert sorted(committed(bootstrap_servers, topic, PARTITIONS)) == expected
 
 
-def test_what_another_producer_has_taken_over_cannot_be_resumed(
+def test_a_transaction_aborted_by_a_new_producer_cannot_be_resumed(
     bootstrap_servers: str, topic: str
 ) -> None:
     prepared = prepare_elsewhere(bootstrap_servers, topic)
-    with make(bootstrap_servers, topic) as heir, make(bootstrap_servers, topic) as late:
-        heir.init_transactions()
+    with make(bootstrap_servers, topic) as successor, make(bootstrap_servers, topic) as late:
+        successor.init_transactions()
         TwoPhaseCommit(late).resume(prepared)
         with pytest.raises(TransactionError):
             late.commit_transaction()
     assert committed(bootstrap_servers, topic, PARTITIONS) == []
 
 
-class Kept(NamedTuple):
-    """An offset with a note."""
+class OffsetWithMetadata(NamedTuple):
+    """An offset with metadata."""
 
     offset: int
     metadata: str
 
 
-def test_an_open_transaction_is_waited_for(bootstrap_servers: str, topic: str) -> None:
-    place = TopicPartition(topic, 0)
-    with make(bootstrap_servers, topic) as writes, make(bootstrap_servers, "asks") as asks:
+def test_committed_offsets_waits_for_an_open_transaction(
+    bootstrap_servers: str, topic: str
+) -> None:
+    partition = TopicPartition(topic, 0)
+    with make(bootstrap_servers, topic) as writer, make(bootstrap_servers, "asks") as reader:
 
-        def found(**given: Any) -> Any:
-            return TwoPhaseCommit(asks).committed_offsets(topic, [place], **given)[place]
+        def found(**options: Any) -> Any:
+            return TwoPhaseCommit(reader).committed_offsets(topic, [partition], **options)[
+                partition
+            ]
 
         assert found().offset == -1
-        note = "{" + "n" * 3_000 + "}"
-        with writes.transaction():
-            writes.send_offsets_to_transaction({place: Kept(5, note)}, topic)
-        assert (found().offset, found().metadata) == (5, note.encode())
+        metadata = "{" + "n" * 3_000 + "}"
+        with writer.transaction():
+            writer.send_offsets_to_transaction({partition: OffsetWithMetadata(5, metadata)}, topic)
+        assert (found().offset, found().metadata) == (5, metadata.encode())
         answers: list[int] = []
-        asked = threading.Event()
+        started = threading.Event()
 
-        def ask() -> None:
-            asked.set()
+        def read_offset() -> None:
+            started.set()
             answers.append(found().offset)
 
-        with writes.transaction():
-            writes.send_offsets_to_transaction({place: Kept(6, "")}, topic)
+        with writer.transaction():
+            writer.send_offsets_to_transaction({partition: OffsetWithMetadata(6, "")}, topic)
             with pytest.raises(KprodTimeoutError, match=f"'{topic}'"):
                 found(timeout=0.3)
             assert found(wait=False).offset == -1
-            waiting = threading.Thread(target=ask)
+            waiting = threading.Thread(target=read_offset)
             waiting.start()
-            asked.wait()
+            started.wait()
         waiting.join()
         assert answers == [6]
 
 
-def test_a_producer_that_was_fenced_may_ask(bootstrap_servers: str, topic: str) -> None:
-    place = TopicPartition(topic, 0)
-    with make(bootstrap_servers, topic) as fenced, make(bootstrap_servers, topic) as heir:
+def test_a_fenced_producer_can_read_committed_offsets(bootstrap_servers: str, topic: str) -> None:
+    partition = TopicPartition(topic, 0)
+    with make(bootstrap_servers, topic) as fenced, make(bootstrap_servers, topic) as successor:
         fenced.init_transactions()
-        with heir.transaction():
-            heir.send_offsets_to_transaction({place: 9}, topic)
+        with successor.transaction():
+            successor.send_offsets_to_transaction({partition: 9}, topic)
         fenced.begin_transaction()
         fenced.send(topic, b"too late")
         with pytest.raises(TransactionError):
             fenced.commit_transaction()
-        assert TwoPhaseCommit(fenced).committed_offsets(topic, [place])[place].offset == 9
+        assert TwoPhaseCommit(fenced).committed_offsets(topic, [partition])[partition].offset == 9

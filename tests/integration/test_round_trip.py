@@ -1,4 +1,4 @@
-"""What kprod writes, a consumer that is not ours reads back unchanged; also what had to be cut."""
+"""librdkafka's consumer reads kprod's records back unchanged, also those of split batches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def bootstrap(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Iter
     yield address
 
 
-SHAPES: list[tuple[bytes | None, bytes | None, list[Header]]] = [
+RECORDS: list[tuple[bytes | None, bytes | None, list[Header]]] = [
     (b"key", b"value", []),
     (None, b"no key", []),
     (b"no value", None, []),
@@ -56,36 +56,36 @@ SHAPES: list[tuple[bytes | None, bytes | None, list[Header]]] = [
 ]
 
 
-def test_every_shape_of_record_comes_back_unchanged(bootstrap: str) -> None:
+def test_every_kind_of_record_is_read_back_unchanged(bootstrap: str) -> None:
     sent: dict[tuple[int, int], Stored] = {}
     with KafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
-        for number, (key, value, headers) in enumerate(SHAPES * 3):
+        for number, (key, value, headers) in enumerate(RECORDS * 3):
             partition, timestamp = number % PARTITIONS, 1_700_000_000_000 + number
             future = producer.send(
                 TOPIC, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp
             )
-            where = future.get(timeout=30)
-            assert where.partition == partition
-            stored = Stored(partition, where.offset, timestamp, key, value, tuple(headers))
-            sent[partition, where.offset] = stored
+            metadata = future.get(timeout=30)
+            assert metadata.partition == partition
+            stored = Stored(partition, metadata.offset, timestamp, key, value, tuple(headers))
+            sent[partition, metadata.offset] = stored
 
     found = read_back(bootstrap, TOPIC, PARTITIONS, at_least=len(sent))
     assert {(r.partition, r.offset): r for r in found} == sent
 
 
 BROKERS_LIMIT = 1_048_588
-GENEROUS: Any = {"batch_size": 6_000_000, "max_request_size": 8_000_000, "linger_ms": 2_000}
+LARGE_BATCHES: Any = {"batch_size": 6_000_000, "max_request_size": 8_000_000, "linger_ms": 2_000}
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-def test_records_of_a_batch_that_was_too_large_arrive_in_order(codec: Any) -> None:
-    noise = random.Random(7)  # so that compression does not make the batch fit by itself
+def test_records_of_a_split_batch_arrive_in_order(codec: Any) -> None:
+    noise = random.Random(7)  # incompressible, so that the batch stays too large
     values = [noise.randbytes(8_000) for _ in range(600)]
     headers = [("n", b"x"), ("null", None)]
     with (
         EmbeddedBroker(topics={"wide": 1}) as broker,
         KafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, compression_type=codec, **GENEROUS
+            bootstrap_servers=broker.bootstrap_servers, compression_type=codec, **LARGE_BATCHES
         ) as producer,
     ):
         futures = [
@@ -93,14 +93,14 @@ def test_records_of_a_batch_that_was_too_large_arrive_in_order(codec: Any) -> No
             for n, value in enumerate(values)
         ]
         report = producer.flush(timeout=40)
-        places = [future.get(timeout=0) for future in futures]
+        results = [future.get(timeout=0) for future in futures]
         metrics = producer.metrics()["producer-metrics"]
         found = read_back(broker.bootstrap_servers, "wide", 1)
 
     assert metrics["batch-split-total"] > 1
     assert metrics["buffer-available-bytes"] == metrics["buffer-total-bytes"]
     assert (report.delivered, report.failed, report.pending) == (len(values), 0, 0)
-    assert [place.offset for place in places] == list(range(len(values)))
+    assert [result.offset for result in results] == list(range(len(values)))
     assert [(r.timestamp, r.key, r.value) for r in found] == [
         (n + 1, b"%d" % n, value) for n, value in enumerate(values)
     ]

@@ -1,4 +1,4 @@
-"""kprod.schema against Apicurio Registry, through every face, read by Confluent's deserializers"""
+"""kprod.schema with Apicurio Registry, read by Confluent's deserializers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def received(broker: EmbeddedBroker, topic: str) -> Any:
 
 
 def sent(broker: EmbeddedBroker, topic: str, serializer: Any, value: Any) -> Any:
-    """The message of a record that has a header already."""
+    """The stored message of a record with a header."""
     with KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers, value_serializer=serializer
     ) as producer:
@@ -71,36 +71,36 @@ IDS = {"schema.id.deserializer": dual_schema_id_deserializer}
 
 
 @pytest.mark.parametrize("id_in", ["prefix", "header"])
-def test_avro_is_what_confluent_reads(url: str, broker: EmbeddedBroker, id_in: Any) -> None:
+def test_confluent_reads_our_avro(url: str, broker: EmbeddedBroker, id_in: Any) -> None:
     topic = f"avro-{id_in}"
     serializer = AvroSerializer(SchemaRegistry(url), ORDER, id_in=id_in)
     message = sent(broker, topic, serializer, VALUE)
     assert message.headers()[0] == ("mine", b"1")
     assert len(message.headers()) == (2 if id_in == "header" else 1)
-    with SchemaRegistryClient({"url": url}) as known:
-        assert read(AvroDeserializer(known, conf=IDS), message) == VALUE
+    with SchemaRegistryClient({"url": url}) as registry_client:
+        assert read(AvroDeserializer(registry_client, conf=IDS), message) == VALUE
 
 
-def test_json_schema_is_what_confluent_reads(url: str, broker: EmbeddedBroker) -> None:
-    # Here, not above: jsonschema then makes 38 parsers, for a second that each worker would take.
+def test_confluent_reads_our_json_schema(url: str, broker: EmbeddedBroker) -> None:
+    # Imported here: jsonschema builds 38 parsers, which takes each worker a second.
     from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 
     schema = {"title": "Order", "type": "object", "properties": {"id": {"type": "integer"}}}
     serializer = JsonSchemaSerializer(SchemaRegistry(url), schema)
     message = sent(broker, "json", serializer, VALUE)
-    judge = JSONDeserializer(json.dumps(schema), conf=IDS)
-    assert read(judge, message) == VALUE
+    deserializer = JSONDeserializer(json.dumps(schema), conf=IDS)
+    assert read(deserializer, message) == VALUE
 
 
-def test_protobuf_is_what_confluent_reads(url: str, broker: EmbeddedBroker) -> None:
+def test_confluent_reads_our_protobuf(url: str, broker: EmbeddedBroker) -> None:
     serializer = ProtobufSerializer(SchemaRegistry(url), Order)
     order = Order(id=7, buyer=Customer(name="Ada"))
     message = sent(broker, "proto", serializer, order)
-    judge = ProtobufDeserializer(Order, {"use.deprecated.format": False, **IDS})
-    assert read(judge, message) == order
+    deserializer = ProtobufDeserializer(Order, {"use.deprecated.format": False, **IDS})
+    assert read(deserializer, message) == order
 
 
-def test_a_change_that_readers_could_not_bear_is_refused(url: str) -> None:
+def test_an_incompatible_schema_is_refused(url: str) -> None:
     import urllib.request
 
     registry = SchemaRegistry(url)
@@ -118,12 +118,14 @@ def test_a_change_that_readers_could_not_bear_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize("theirs", [True, False])
-def test_through_the_face_of_confluent(url: str, broker: EmbeddedBroker, theirs: bool) -> None:
-    """With Confluent's own serializer, too."""
+def test_serializers_work_with_the_confluent_producer(
+    url: str, broker: EmbeddedBroker, theirs: bool
+) -> None:
+    """Also with Confluent's own serializer."""
     topic = f"confluent-{theirs}"
-    with SchemaRegistryClient({"url": url}) as known:
+    with SchemaRegistryClient({"url": url}) as registry_client:
         serializer: Any = (
-            ConfluentAvroSerializer(known, json.dumps(ORDER))
+            ConfluentAvroSerializer(registry_client, json.dumps(ORDER))
             if theirs
             else AvroSerializer(SchemaRegistry(url), ORDER)
         )
@@ -138,6 +140,6 @@ def test_through_the_face_of_confluent(url: str, broker: EmbeddedBroker, theirs:
         assert producer.flush(30) == 0
         producer.close()
         message = received(broker, topic)
-        assert read(AvroDeserializer(known), message) == VALUE
+        assert read(AvroDeserializer(registry_client), message) == VALUE
     assert SchemaRegistry(url).latest(f"{topic}-key").schema.text == '"string"'
     assert message.key()[5:] == b"\x02k"

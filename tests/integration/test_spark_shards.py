@@ -1,4 +1,4 @@
-"""Shards of one batch that begin together, over every kind of broker."""
+"""Shards of one batch that begin concurrently, on every kind of broker."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def servers(request: pytest.FixtureRequest, shared_kafka: SharedKafka) -> Iterat
         yield shared_kafka(request.param).bootstrap_servers
 
 
-def test_shards_that_begin_together_do_not_fail_each_other(servers: str) -> None:
-    """None is the first shard, so all of them put the layout on record at once.
+def test_shards_that_begin_concurrently_do_not_fail(servers: str) -> None:
+    """None is the first shard, so all of them store the layout concurrently.
 
-    With protocol 2 one of them may be told INVALID_TXN_STATE while another is given its place.
+    With protocol 2 one may get INVALID_TXN_STATE while another takes over its id.
     """
     TopicAdmin(servers).create(TOPIC, 1)
     options = job_options({"bootstrap_servers": servers}, transactional=True)
@@ -83,4 +83,4 @@ def test_shards_that_begin_together_do_not_fail_each_other(servers: str) -> None
         assert failed == []
     expected = [b"%d of %d" % (n, b) for n in range(1, SHARDS + 1) for b in range(BATCHES)]
     assert sorted(committed(servers, TOPIC, 1)) == sorted(expected)
-    assert not [one for one in open_transactions(servers) if "together" in one.transactional_id]
+    assert not [each for each in open_transactions(servers) if "together" in each.transactional_id]
