@@ -1,5 +1,5 @@
-"""A producer's life with everything else that lives: threads, signals, other processes, the end.
+"""Producers with threads, signals, other processes and at exit.
 
-``KPROD_CAMPAIGN=long`` runs the tests at the size of a campaign, which takes minutes; the modules
-without ``test_`` in their names are programs that tests, or you, run as processes of their own.
+``KPROD_CAMPAIGN=long`` runs larger tests, for minutes. Modules without ``test_`` in their names are
+programs that the tests run as processes.
 """

@@ -1,7 +1,7 @@
-"""The calls of a Producer around its end, in callbacks and in transactions: the table of all.
+"""A table of a Producer's calls around close, in callbacks and in transactions.
 
-A program: ``python -m tests.integration.lifecycle.confluent_calls MODULE SERVERS`` prints what
-becomes of each row with ``confluent_kafka`` or ``kprod.confluent``. The first is the judge.
+A program: ``python -m tests.integration.lifecycle.confluent_calls MODULE SERVERS`` prints the
+outcome of each row with ``confluent_kafka``, the reference, or ``kprod.confluent``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tests.support.forked_rows import CRASHES, WAITS, Row, main, outcome
 from tests.support.ports import free_port
 
 LONG = 20.0
-DEADLOCK = "kprod raises where the call would wait for itself"
-SAFE = "a callback may poll, within a limit, and ask a broker"
-EVERY = "every callback runs, though one has raised"
-HEARD = "a call that waits is told that the producer was closed"
-WHOLE = "flush() waits for reports that the closing thread waits for as well"
-AT_ONCE = "the first exception comes out at once, and the other callbacks run in the next call"
+DEADLOCK = "kprod raises instead of a deadlock"
+ALLOWED = "a callback may poll with a timeout, and query a broker"
+RUNS_ALL = "every callback runs even if one raised"
+RAISES_ON_CLOSE = "a waiting call raises when the producer is closed"
+WAITS_FOR_ALL = "flush() also waits for reports of the closing thread"
+RAISES_FIRST = "the first exception is raised immediately; the other callbacks run in the next call"
 
 Call = Callable[[Any], Any]
 numbers = itertools.count()
@@ -33,7 +33,7 @@ silent.addHandler(logging.NullHandler())
 
 
 def group() -> Any:
-    """What a consumer of confluent-kafka says about its group."""
+    """Group metadata of a confluent-kafka consumer."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
     return consumer.consumer_group_metadata()
 
@@ -68,30 +68,30 @@ CALLS: dict[str, Call] = {
 TRANSACTIONAL = ("init_transactions", "begin_transaction", "send_offsets", "commit", "abort")
 
 
-def made(module: Any, servers: str, **more: Any) -> Any:
+def new_producer(module: Any, servers: str, **kwargs: Any) -> Any:
     options = {"bootstrap.servers": servers, "linger.ms": 5, "logger": silent}
-    return module.Producer({**options, **{name.replace("_", "."): v for name, v in more.items()}})
+    return module.Producer({**options, **{name.replace("_", "."): v for name, v in kwargs.items()}})
 
 
-def in_transaction(module: Any, servers: str, name: str = "", **more: Any) -> Any:
+def in_transaction(module: Any, servers: str, name: str = "", **kwargs: Any) -> Any:
     name = name or f"{module.__name__}-{time.time_ns()}-{next(numbers)}"
-    producer = made(module, servers, transactional_id=name, **more)
+    producer = new_producer(module, servers, transactional_id=name, **kwargs)
     producer.init_transactions(LONG)
     producer.begin_transaction()
     return producer
 
 
-def alone(module: Any, **more: Any) -> Any:
-    """A producer whose broker is not there, and that gives a record up after two seconds."""
-    return made(module, f"127.0.0.1:{free_port()}", message_timeout_ms=2000, **more)
+def without_broker(module: Any, **kwargs: Any) -> Any:
+    """A producer without a broker, whose records expire after two seconds."""
+    return new_producer(module, f"127.0.0.1:{free_port()}", message_timeout_ms=2000, **kwargs)
 
 
-def beside(call: Callable[..., Any], *given: Any) -> tuple[threading.Thread, list[str]]:
-    """Run a call in another thread; its outcome is in the list once it has ended."""
-    heard: list[str] = []
-    thread = threading.Thread(target=lambda: heard.append(outcome(call, *given)), daemon=True)
+def in_thread(call: Callable[..., Any], *args: Any) -> tuple[threading.Thread, list[str]]:
+    """Run a call in another thread; its outcome is appended to the list."""
+    outcomes: list[str] = []
+    thread = threading.Thread(target=lambda: outcomes.append(outcome(call, *args)), daemon=True)
     thread.start()
-    return thread, heard
+    return thread, outcomes
 
 
 # Situations -----------------------------------------------------------------------------------
@@ -99,14 +99,14 @@ def beside(call: Callable[..., Any], *given: Any) -> tuple[threading.Thread, lis
 
 def after_close(call: Call) -> Callable[[Any, str], Any]:
     def run(module: Any, servers: str) -> str:
-        producer = made(module, servers)
+        producer = new_producer(module, servers)
         producer.close()
         return outcome(call, producer)
 
     return run
 
 
-SERVED = ("poll(0)", "poll(0.1)")
+POLLS = ("poll(0)", "poll(0.1)")
 
 
 def inside(name: str, outer: str = "flush()") -> Callable[[Any, str], Any]:
@@ -114,10 +114,10 @@ def inside(name: str, outer: str = "flush()") -> Callable[[Any, str], Any]:
 
     def run(module: Any, servers: str) -> Any:
         transactional = {name, outer} & {*TRANSACTIONAL}
-        # All three leave in one batch, however busy the machine is: no record lingers that long.
-        make = in_transaction if transactional else made
+        # The long linger puts all three into one batch, even on a busy machine.
+        make = in_transaction if transactional else new_producer
         producer = make(module, servers, linger_ms=20_000)
-        heard: list[Any] = []
+        outcomes: list[Any] = []
         ran: list[object] = []
 
         def report(_error: object, message: object) -> None:
@@ -125,47 +125,47 @@ def inside(name: str, outer: str = "flush()") -> Callable[[Any, str], Any]:
             if len(ran) > 1:
                 return
             found = outcome(CALLS[name], producer)
-            # How many of the others were acknowledged by then is chance.
-            if name in SERVED and found == str(len(ran) - 1):
-                found = "as many as it served"
+            # How many others were acknowledged by then is random.
+            if name in POLLS and found == str(len(ran) - 1):
+                found = "the number of reports served"
             elif name == "flush(0)" and found == str(4 - len(ran)):
-                found = "those that are left"
-            heard.append(found)
+                found = "the number of reports left"
+            outcomes.append(found)
 
         for _ in range(3):
             producer.produce("t", b"value", on_delivery=report)
-        heard.append(outcome(CALLS[outer], producer))
-        return [*heard, len(ran)]
+        outcomes.append(outcome(CALLS[outer], producer))
+        return [*outcomes, len(ran)]
 
     return run
 
 
 def while_closing(name: str, *, queued: bool = False) -> Callable[[Any, str], Any]:
-    """A call that waits for a record, or for a broker that is not there, when another closes."""
+    """A call that waits for a record or a broker while another thread closes."""
 
     def run(module: Any, servers: str) -> Any:
-        more = {"transactional_id": "x"} if name in TRANSACTIONAL else {}
+        kwargs = {"transactional_id": "x"} if name in TRANSACTIONAL else {}
         idle = name == "poll()"  # errors of connections would be events
-        producer = made(module, servers) if idle else alone(module, **more)
+        producer = new_producer(module, servers) if idle else without_broker(module, **kwargs)
         if queued:
             producer.produce("t", b"value")
-        thread, heard = beside(CALLS[name], producer)
+        thread, outcomes = in_thread(CALLS[name], producer)
         time.sleep(0.5)
-        closing, closed = beside(producer.close)
+        closing, closed = in_thread(producer.close)
         thread.join()
         closing.join()
-        return [*heard, *closed]
+        return [*outcomes, *closed]
 
     return run
 
 
-def closing_refuses(name: str) -> Callable[[Any, str], Any]:
-    """A call that begins while another thread closes, and waits for a record."""
+def begun_while_closing(name: str) -> Callable[[Any, str], Any]:
+    """A call made while another thread's close waits for a record."""
 
     def run(module: Any, _servers: str) -> str:
-        producer = alone(module)
+        producer = without_broker(module)
         producer.produce("t", b"value")
-        beside(producer.close)
+        in_thread(producer.close)
         time.sleep(0.5)
         return outcome(CALLS[name], producer)
 
@@ -173,26 +173,26 @@ def closing_refuses(name: str) -> Callable[[Any, str], Any]:
 
 
 def four_closes(module: Any, servers: str) -> Any:
-    producer = made(module, servers)
+    producer = new_producer(module, servers)
     reports: list[Any] = []
     for _ in range(100):
         producer.produce("t", b"value", on_delivery=lambda error, _: reports.append(error))
-    threads = [beside(producer.close) for _ in range(4)]
+    threads = [in_thread(producer.close) for _ in range(4)]
     for thread, _ in threads:
         thread.join()
-    return [[heard for _, heard in threads], reports == [None] * 100]
+    return [[outcomes for _, outcomes in threads], reports == [None] * 100]
 
 
 def close_under_load(module: Any, servers: str) -> Any:
-    """Every record that ``produce`` took is reported, and the threads that produce are refused."""
-    producer = made(module, servers)
-    taken, reported, refused = itertools.count(), itertools.count(), []
+    """Every accepted record is reported, and producing threads are refused."""
+    producer = new_producer(module, servers)
+    accepted, reported, refused = itertools.count(), itertools.count(), []
 
     def produce() -> None:
         while True:
             try:
                 producer.produce("t", b"value", on_delivery=lambda *_: next(reported))
-                next(taken)
+                next(accepted)
                 producer.poll(0)
             except BufferError:
                 time.sleep(0.001)
@@ -207,12 +207,12 @@ def close_under_load(module: Any, servers: str) -> Any:
     closed = outcome(producer.close)
     for thread in threads:
         thread.join()
-    return [closed, refused, next(taken) == next(reported)]
+    return [closed, refused, next(accepted) == next(reported)]
 
 
 def produced_again(module: Any, servers: str) -> Any:
-    """A callback that ``close`` runs produces its record anew, three times."""
-    producer = made(module, servers)
+    """A callback run by ``close`` produces its record again, three times."""
+    producer = new_producer(module, servers)
     reports: list[bytes] = []
 
     def report(_error: object, message: Any) -> None:
@@ -225,10 +225,10 @@ def produced_again(module: Any, servers: str) -> Any:
 
 
 def raising(name: str) -> Callable[[Any, str], Any]:
-    """Three callbacks that raise: what comes out of the call, and of ``close`` then."""
+    """Three callbacks that raise: outcome of the call and of the following ``close``."""
 
     def run(module: Any, servers: str) -> Any:
-        producer = (in_transaction if name in TRANSACTIONAL else made)(module, servers)
+        producer = (in_transaction if name in TRANSACTIONAL else new_producer)(module, servers)
         reports = itertools.count()
 
         def report(_error: object, _message: object) -> None:
@@ -246,10 +246,10 @@ def raising(name: str) -> Callable[[Any, str], Any]:
 
 
 def served_by(name: str) -> Callable[[Any, str], Any]:
-    """Which reports a transactional call runs, and whether it does so in its own thread."""
+    """Which callbacks a transactional call runs, and whether in its own thread."""
 
     def run(module: Any, servers: str) -> Any:
-        # Nothing leaves before the call: an abort finds both records in the queue.
+        # Nothing is sent before the call: an abort finds both records queued.
         producer = in_transaction(module, servers, linger_ms=30_000)
         reports: list[Any] = []
 
@@ -258,19 +258,19 @@ def served_by(name: str) -> Callable[[Any, str], Any]:
 
         for _ in range(2):
             producer.produce("t", b"value", on_delivery=report)
-        caller, heard = beside(CALLS[name], producer)
+        caller, outcomes = in_thread(CALLS[name], producer)
         caller.join()
         called = [[error, thread == caller.ident] for error, thread in reports]
-        return [*heard, called, len(producer)]
+        return [*outcomes, called, len(producer)]
 
     return run
 
 
 def bounded_queue(module: Any, servers: str) -> Any:
-    """Transactions without a poll: the queue of reports never fills up."""
+    """Transactions without poll() never fill the queue of reports."""
     name = f"{module.__name__}-bounded-{time.time_ns()}"
     options = {"transactional_id": name, "queue_buffering_max_messages": 10}
-    producer = made(module, servers, **options)
+    producer = new_producer(module, servers, **options)
     producer.init_transactions(LONG)
     for number in range(10):
         producer.begin_transaction()
@@ -281,7 +281,7 @@ def bounded_queue(module: Any, servers: str) -> Any:
 
 
 def fenced(when: str) -> Callable[[Any, str], Any]:
-    """A producer of the same name comes before or after the record; then the calls of the older."""
+    """A new producer of the same id, before or after the record; then calls of the old one."""
 
     def run(module: Any, servers: str) -> Any:
         name = f"{module.__name__}-{time.time_ns()}"
@@ -289,7 +289,7 @@ def fenced(when: str) -> Callable[[Any, str], Any]:
         if when == "after the record":
             older.produce("t", b"value")
             older.flush(LONG)
-        newer = made(module, servers, transactional_id=name)
+        newer = new_producer(module, servers, transactional_id=name)
         newer.init_transactions(LONG)
         if when == "before the record":
             older.produce("t", b"value")
@@ -318,20 +318,20 @@ INSIDE: dict[str, tuple[Any, Any, str]] = {
     "produce": (["None", "0", 3], None, ""),
     "produce_batch": (["1", "0", 3], None, ""),
     "poll()": (WAITS, [STATE, "0", 3], DEADLOCK),
-    "poll(0)": (CRASHES, ["as many as it served", "0", 3], SAFE),
-    "poll(0.1)": (CRASHES, ["as many as it served", "0", 3], SAFE),
+    "poll(0)": (CRASHES, ["the number of reports served", "0", 3], ALLOWED),
+    "poll(0.1)": (CRASHES, ["the number of reports served", "0", 3], ALLOWED),
     "flush()": (WAITS, [STATE, "0", 3], DEADLOCK),
-    "flush(0)": (CRASHES, ["those that are left", "0", 3], SAFE),
+    "flush(0)": (CRASHES, ["the number of reports left", "0", 3], ALLOWED),
     "flush(0.1)": (CRASHES, [STATE, "0", 3], DEADLOCK),
     "purge": (["None", "0", 3], None, ""),
-    "list_topics": (CRASHES, ["ClusterMetadata", "0", 3], SAFE),
-    "cluster_id": (CRASHES, ["str", "0", 3], SAFE),
-    "set_sasl_credentials": (CRASHES, ["None", "0", 3], SAFE),
+    "list_topics": (CRASHES, ["ClusterMetadata", "0", 3], ALLOWED),
+    "cluster_id": (CRASHES, ["str", "0", 3], ALLOWED),
+    "set_sasl_credentials": (CRASHES, ["None", "0", 3], ALLOWED),
     "len": (["3", "0", 3], None, ""),
     "close": (WAITS, [STATE, "0", 3], DEADLOCK),
     "with": (WAITS, [STATE, "0", 3], DEADLOCK),
     "begin_transaction": ([STATE, "0", 3], None, ""),
-    "send_offsets": (CRASHES, ["None", "0", 3], SAFE),
+    "send_offsets": (CRASHES, ["None", "0", 3], ALLOWED),
     "commit": (WAITS, [STATE, "0", 3], DEADLOCK),
     "abort": (WAITS, [STATE, "0", 3], DEADLOCK),
 }
@@ -344,11 +344,11 @@ ROWS = [
         for name in CALLS
     ),
     *(
-        Row(f"{name} begun while another thread closes", closing_refuses(name), REFUSED)
+        Row(f"{name} begun while another thread closes", begun_while_closing(name), REFUSED)
         for name in ("produce", "poll(0)", "poll()", "flush()", "purge")
     ),
-    Row("len while another thread closes", closing_refuses("len"), "0"),
-    Row("close while another thread closes", closing_refuses("close"), "True"),
+    Row("len while another thread closes", begun_while_closing("len"), "0"),
+    Row("close while another thread closes", begun_while_closing("close"), "True"),
     *(Row(f"{name} inside on_delivery", inside(name), *found) for name, found in INSIDE.items()),
     Row("produce inside on_delivery of close", inside("produce", "close"), ["None", "True", 3]),
     Row("len inside on_delivery of close", inside("len", "close"), ["0", "True", 3]),
@@ -378,7 +378,7 @@ ROWS = [
         while_closing("flush()", queued=True),
         ["1", "True"],
         ["0", "True"],
-        WHOLE,
+        WAITS_FOR_ALL,
     ),
     Row(
         "cluster_id, and another thread closes",
@@ -391,7 +391,7 @@ ROWS = [
             while_closing(name),
             WAITS,
             ["KafkaException _DESTROY", "True"],
-            HEARD,
+            RAISES_ON_CLOSE,
         )
         for name in ("list_topics", "init_transactions")
     ),
@@ -401,10 +401,10 @@ ROWS = [
         close_under_load,
         ["True", ["Producer has been closed"] * 4, True],
     ),
-    Row("callbacks that raise in poll", raising("poll()"), [*RAISED, 2], [*RAISED, 3], EVERY),
-    Row("callbacks that raise in flush", raising("flush()"), LAST, [*RAISED, 3], AT_ONCE),
-    Row("callbacks that raise in close", raising("close"), FIRST, LAST, EVERY),
-    Row("callbacks that raise in commit", raising("commit"), [*RAISED, 2], [*RAISED, 3], EVERY),
+    Row("callbacks that raise in poll", raising("poll()"), [*RAISED, 2], [*RAISED, 3], RUNS_ALL),
+    Row("callbacks that raise in flush", raising("flush()"), LAST, [*RAISED, 3], RAISES_FIRST),
+    Row("callbacks that raise in close", raising("close"), FIRST, LAST, RUNS_ALL),
+    Row("callbacks that raise in commit", raising("commit"), [*RAISED, 2], [*RAISED, 3], RUNS_ALL),
     Row("commit runs callbacks", served_by("commit"), ["None", [[None, True]] * 2, 0]),
     Row("abort runs callbacks", served_by("abort"), ["None", PURGED, 0]),
     Row("send_offsets runs none", served_by("send_offsets"), ["None", [], 2]),

@@ -1,4 +1,4 @@
-"""One broker process for the tests of this folder, which freeze, kill and start it."""
+"""A broker process that the tests freeze, kill and start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shared_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerP
 def broker(
     shared_process: BrokerProcess, request: pytest.FixtureRequest
 ) -> Iterator[BrokerProcess]:
-    """The process, with an empty topic: the module's ``TOPIC``, of ``PARTITIONS`` partitions."""
+    """The process with an empty topic: ``TOPIC`` with ``PARTITIONS`` of the module."""
     topic, partitions = request.module.TOPIC, request.module.PARTITIONS
     with connect(shared_process.bootstrap_servers, 120, {}) as client:
         client.create_topic(topic, partitions, 1, {})

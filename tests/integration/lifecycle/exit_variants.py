@@ -1,7 +1,7 @@
-"""Ways in which a process with an open producer may end.
+"""Ways in which a process with an open producer can exit.
 
 Run as ``python -m tests.integration.lifecycle.exit_variants VARIANT BOOTSTRAP BROKER_PID``; prints
-the time on the monotonic clock at which nothing was left to do but to end.
+the monotonic time at the start of the exit.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ RECORDS = 1000
 EXIT_MS = 500
 
 
-class Ending:
-    """The process is about to end. Every method is one way to do so."""
+class ExitVariant:
+    """Every method prepares one way to exit."""
 
     def __init__(self, bootstrap: str, broker: int) -> None:
         self.bootstrap = bootstrap
@@ -41,30 +41,30 @@ class Ending:
         )
 
     def send(self, **options: Any) -> KafkaProducer:
-        """A producer with records that nobody has waited for."""
+        """A producer with undelivered records."""
         producer = self.producer(linger_ms=60_000, **options)
         for number in range(RECORDS):
             producer.send(TOPIC, b"%d" % number)
         return producer
 
-    # With a broker that is there, and everything delivered ----------------------------------------
+    # With a broker: everything is delivered -------------------------------------------------------
 
     def without_close(self) -> None:
-        self.kept = self.send()
+        self.open_producer = self.send()
 
     def by_an_error(self) -> None:
-        self.kept = self.send()
-        nothing_left_to_do()
-        raise ValueError("what the application did not expect")
+        self.open_producer = self.send()
+        print_exit_time()
+        raise ValueError("error of the application")
 
     def by_ctrl_c(self) -> None:
-        self.kept = self.send()
-        nothing_left_to_do()
+        self.open_producer = self.send()
+        print_exit_time()
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)
 
     def with_sending_at_exit(self) -> None:
-        self.kept = producer = self.producer()
+        self.open_producer = producer = self.producer()
 
         def send() -> None:
             for number in range(RECORDS):
@@ -73,22 +73,22 @@ class Ending:
         atexit.register(send)
 
     def with_callbacks_that_print(self) -> None:
-        self.kept = producer = self.producer()
+        self.open_producer = producer = self.producer()
         for number in range(RECORDS):
-            producer.send(TOPIC, b"%d" % number).add_both(lambda _: say("x" * 200))
+            producer.send(TOPIC, b"%d" % number).add_both(lambda _: print_line("x" * 200))
 
     def after_a_fork(self) -> None:
-        self.kept = self.send()
+        self.open_producer = self.send()
         child = os.fork()
         if child:
             _, status = os.waitpid(child, 0)
             assert os.waitstatus_to_exitcode(status) == 0
 
     def by_sigterm(self) -> None:
-        self.kept = self.send(close_on_sigterm=True)
-        nothing_left_to_do()
+        self.open_producer = self.send(close_on_sigterm=True)
+        print_exit_time()
         os.kill(os.getpid(), signal.SIGTERM)
-        while True:  # the signal comes with the next instruction
+        while True:  # until the signal is handled
             pass
 
     def with_a_forked_child(self) -> None:
@@ -105,12 +105,12 @@ class Ending:
         assert child.exitcode == 0
 
     def with_a_pool_that_is_terminated(self) -> None:
-        """By SIGTERM, as the end of its ``with`` block does."""
+        """The end of the ``with`` block sends SIGTERM."""
         with multiprocessing.get_context("fork").Pool(1) as pool:
             pool.apply(send_and_return, (self.bootstrap,), {"close_on_sigterm": True})
 
     def with_a_child_that_is_ended_while_it_ends(self) -> None:
-        """As a worker of a pool that is asked to end, and then terminated."""
+        """Like a pool worker that is asked to end and then terminated."""
         child = multiprocessing.get_context("fork").Process(
             target=send_and_be_ended, args=(self.bootstrap,)
         )
@@ -118,14 +118,14 @@ class Ending:
         child.join()
 
     def with_a_worker_whose_master_ends_it(self) -> None:
-        """As gunicorn: the worker has a handler of its own for SIGTERM, and ends by SystemExit."""
+        """As in gunicorn: the worker's own SIGTERM handler raises SystemExit."""
         ready, writer = os.pipe()
         worker = os.fork()
         if not worker:
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
             send_and_return(self.bootstrap, close_on_sigterm=True)
             os.write(writer, b"!")
-            # One that arrives while sleep() gives the GIL away is seen only when it is over.
+            # A signal that arrives while sleep() releases the GIL is handled only after it.
             while True:
                 time.sleep(0.05)
         os.read(ready, 1)
@@ -134,7 +134,7 @@ class Ending:
         assert os.waitstatus_to_exitcode(status) == 0
 
     def with_a_worker_of_celery(self) -> None:
-        """It tells those who have asked, and ends without Python's own end."""
+        """It emits worker_process_shutdown and calls os._exit()."""
         module: Any = types.ModuleType("celery.signals")
         module.worker_process_shutdown = signal_of_celery = CelerySignal()
         sys.modules["celery.signals"] = module
@@ -147,9 +147,9 @@ class Ending:
         assert os.waitstatus_to_exitcode(status) == 0
 
     def with_a_child_that_inherits_a_producer(self) -> None:
-        """As workers of gunicorn and Celery do that are made after the application was loaded."""
-        self.kept = self.producer(linger_ms=60_000)
-        self.kept.partitions_for(TOPIC)
+        """Like workers of gunicorn and Celery forked after the application was loaded."""
+        self.open_producer = self.producer(linger_ms=60_000)
+        self.open_producer.partitions_for(TOPIC)
         child = multiprocessing.get_context("fork").Process(target=self._send_by_the_inherited)
         child.start()
         child.join()
@@ -157,9 +157,9 @@ class Ending:
 
     def _send_by_the_inherited(self) -> None:
         for number in range(RECORDS):
-            self.kept.send(TOPIC, b"%d" % number)
+            self.open_producer.send(TOPIC, b"%d" % number)
 
-    # Without a word about what was delivered ------------------------------------------------------
+    # With an unknown number of delivered records --------------------------------------------------
 
     def with_daemon_threads_that_send(self) -> None:
         producer = self.producer()
@@ -177,7 +177,7 @@ class Ending:
                 producer.send(TOPIC, b"v").add_both(lambda _: None)
 
     def with_a_callback_that_blocks(self) -> None:
-        self.kept = producer = self.producer(linger_ms=0)
+        self.open_producer = producer = self.producer(linger_ms=0)
         begun = threading.Event()
 
         def block(_: object) -> None:
@@ -185,16 +185,16 @@ class Ending:
             time.sleep(2 * EXIT_MS / 1000)
 
         for _ in range(3):
-            producer.send(TOPIC, b"v").add_both(block).add_both(lambda _: say("too late"))
+            producer.send(TOPIC, b"v").add_both(block).add_both(lambda _: print_line("too late"))
         begun.wait()
 
     def with_a_dropped_producer(self) -> None:
         self.send()
 
-    # With a broker that hangs, or none ------------------------------------------------------------
+    # With a hanging broker, or none ---------------------------------------------------------------
 
     def while_the_broker_hangs(self) -> None:
-        self.kept = producer = self.producer()
+        self.open_producer = producer = self.producer()
         producer.partitions_for(TOPIC)
         freeze(self.broker)
         for number in range(RECORDS):
@@ -205,21 +205,23 @@ class Ending:
         producer.partitions_for(TOPIC)
         freeze(self.broker)
         for _ in range(4):
-            threading.Thread(target=self._send_for_ever, args=(producer,), daemon=True).start()
+            threading.Thread(target=self._send_forever, args=(producer,), daemon=True).start()
         while producer.metrics()["producer-metrics"]["waiting-threads"] < 4:
             time.sleep(0.001)
 
-    def _send_for_ever(self, producer: KafkaProducer) -> None:
+    def _send_forever(self, producer: KafkaProducer) -> None:
         with suppress(ProducerClosedError):
             while True:
                 producer.send(TOPIC, bytes(1000))
 
     def with_daemon_threads_that_wait_for_metadata(self) -> None:
         producer = KafkaProducer(
-            bootstrap_servers="127.0.0.1:1", close_timeout_ms_at_exit=EXIT_MS, client_id="nobody"
+            bootstrap_servers="127.0.0.1:1",
+            close_timeout_ms_at_exit=EXIT_MS,
+            client_id="unconnected",
         )
         for _ in range(4):
-            threading.Thread(target=self._send_for_ever, args=(producer,), daemon=True).start()
+            threading.Thread(target=self._send_forever, args=(producer,), daemon=True).start()
         time.sleep(0.05)
 
 
@@ -231,47 +233,47 @@ class CelerySignal:
         assert not weak
         self._receivers[dispatch_uid] = receiver
 
-    def send(self, **named: object) -> None:
+    def send(self, **kwargs: object) -> None:
         for receiver in self._receivers.values():
-            receiver(signal=self, **named)
+            receiver(signal=self, **kwargs)
 
 
 def send_and_return(bootstrap: str, **options: Any) -> None:
-    """What a child process does: it leaves its producer to whatever ends the process."""
-    ending = Ending(bootstrap, 0)
-    CHILDREN_HAVE.append(ending.send(**options))
+    """Run in a child process, which exits with an open producer."""
+    exit_variant = ExitVariant(bootstrap, 0)
+    CHILD_PRODUCERS.append(exit_variant.send(**options))
 
 
 def send_and_be_ended(bootstrap: str) -> None:
-    """SIGTERM arrives when multiprocessing has begun to end the process, before our finalizer."""
+    """SIGTERM arrives while multiprocessing ends the process, before kprod's finalizer."""
     send_and_return(bootstrap, close_on_sigterm=True)
     Finalize(None, os.kill, args=(os.getpid(), signal.SIGTERM), exitpriority=100)
 
 
-CHILDREN_HAVE: list[KafkaProducer] = []
+CHILD_PRODUCERS: list[KafkaProducer] = []
 
 
 def variants() -> list[str]:
     return [
         name
-        for name in vars(Ending)
+        for name in vars(ExitVariant)
         if name.startswith(("by_", "with_", "without_", "while_", "after_"))
     ]
 
 
 def main(variant: str, bootstrap: str, broker: str) -> None:
-    act: Callable[[], None] = getattr(Ending(bootstrap, int(broker)), variant)
+    act: Callable[[], None] = getattr(ExitVariant(bootstrap, int(broker)), variant)
     act()
-    nothing_left_to_do()
+    print_exit_time()
 
 
-def nothing_left_to_do() -> None:
-    """Tell the time."""
-    say(f"{time.monotonic()}")
+def print_exit_time() -> None:
+    """Print the time."""
+    print_line(f"{time.monotonic()}")
 
 
-def say(text: str) -> None:
-    """A whole line at once: others may be saying something, too."""
+def print_line(text: str) -> None:
+    """Print a whole line at once; other threads may print, too."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -1,8 +1,8 @@
-"""A process that is interrupted again and again, anywhere in the producer's calls, and goes on.
+"""A process that is interrupted repeatedly anywhere in the producer's calls.
 
-Run as ``python -m tests.integration.lifecycle.interrupted INTERRUPTIONS BOOTSTRAP HABIT``, where
-HABIT is "mixed", or "lone": it waits for every record by itself, and so takes the sender's turns.
-Prints as JSON what it was told of every record, and what was left of the producer.
+Run as ``python -m tests.integration.lifecycle.interrupted INTERRUPTIONS BOOTSTRAP HABIT``. HABIT is
+"mixed", or "lone": it waits for every record and so runs the sender loop itself.
+Prints the outcome of every record and the final state of the producer as JSON.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tests.support.interruption import Interrupted, interruptible
 TOPIC = "interrupted"
 PARTITIONS = 2
 LONG = 30.0
-LONGEST = 0.004
-"""Seconds to the next interruption at most: long enough to come to every line."""
+MAX_INTERVAL = 0.004
+"""Maximum seconds to the next interruption: long enough to reach every line."""
 
 
-class Interruptee:
-    """Sends, waits, flushes; whatever is interrupted is not tried again."""
+class InterruptedProgram:
+    """Sends, waits and flushes; interrupted calls are not repeated."""
 
     def __init__(self, bootstrap: str, seed: int) -> None:
         self.producer = KafkaProducer(
             bootstrap_servers=bootstrap, linger_ms=1, batch_size=500, buffer_memory=5000
         )
         self.producer.partitions_for(TOPIC)
-        self.told: dict[int, FutureRecordMetadata] = {}
+        self.futures: dict[int, FutureRecordMetadata] = {}
         self.interruptions = 0
         self._random = random.Random(seed)
         self._number = 0
@@ -46,68 +46,68 @@ class Interruptee:
         self._number += 1
         number = self._number
         value = b"%d" % number * self._random.randint(1, 20)
-        headers = [("h", b"v")] if self._random.random() < 0.5 else None  # the Python path, too
+        headers = [("h", b"v")] if self._random.random() < 0.5 else None  # also the Python path
         future = self.producer.send(
             TOPIC, b"%d|" % number + value, headers=headers, partition=number % PARTITIONS
         )
-        self.told[number] = future
+        self.futures[number] = future
         if self._random.random() < 0.2:
             future.add_both(lambda _: self._called_back.append(number))
 
     def get(self) -> None:
         with suppress(KprodTimeoutError):
-            self.told[self._number].get(0.001)
+            self.futures[self._number].get(0.001)
 
     def send_and_wait(self) -> None:
         self.send()
         with suppress(KprodTimeoutError):
-            self.told[self._number].get(0.05)
+            self.futures[self._number].get(0.05)
 
     def flush(self) -> None:
         with suppress(KprodTimeoutError):
             self.producer.flush(0.005)
 
-    def know_another(self) -> None:
+    def look_up_topic(self) -> None:
         with suppress(KprodTimeoutError):
             self.producer.partitions_for(f"{TOPIC}-{self._random.randint(1, 5)}")
 
-    def go_on(self, interruptions: int, habit: str) -> None:
+    def run(self, interruptions: int, habit: str) -> None:
         calls: list[Callable[[], None]] = [self.send] * 30 + [self.get, self.flush]
-        calls.append(self.know_another)
+        calls.append(self.look_up_topic)
         if habit == "lone":
             calls = [self.send_and_wait] * 30 + [self.flush]
         self.send()
         for number in range(interruptions):
             try:
-                signal.setitimer(signal.ITIMER_REAL, self._random.uniform(1e-4, LONGEST))
+                signal.setitimer(signal.ITIMER_REAL, self._random.uniform(1e-4, MAX_INTERVAL))
                 while True:
                     self._random.choice(calls)()
             except (Interrupted, KeyError):
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 self.interruptions += 1
             if number % 100 == 99:
-                self.check_that_it_works()
+                self.check_usable()
 
-    def check_that_it_works(self) -> None:
-        """Others can use it: no lock was left held, no memory is missing."""
+    def check_usable(self) -> None:
+        """Another thread can use it: no lock is held, no memory is missing."""
         other = threading.Thread(target=self._use_it, daemon=True)
         other.start()
         other.join(LONG)
-        assert not other.is_alive(), "another thread cannot use the producer any more"
+        assert not other.is_alive(), "another thread cannot use the producer"
 
     def _use_it(self) -> None:
         self.send()
-        self.told[self._number].get(LONG)
+        self.futures[self._number].get(LONG)
         self.producer.flush(LONG)
 
-    def account(self) -> dict[str, object]:
+    def results(self) -> dict[str, object]:
         report = self.producer.close(LONG)
         counters = self.producer.metrics()["producer-metrics"]
         gc.collect()
         return {
             "interruptions": self.interruptions,
-            "stored": [number for number, future in self.told.items() if future.succeeded()],
-            "not_ended": sum(not future.is_done for future in self.told.values()),
+            "stored": [number for number, future in self.futures.items() if future.succeeded()],
+            "not_ended": sum(not future.is_done for future in self.futures.values()),
             "report": [report.failed, report.pending],
             "used": counters["buffer-total-bytes"] - counters["buffer-available-bytes"],
             "waiting": counters["waiting-threads"],
@@ -115,11 +115,11 @@ class Interruptee:
 
 
 def main(interruptions: str, bootstrap: str, habit: str) -> None:
-    interruptee = Interruptee(bootstrap, seed=1)
+    program = InterruptedProgram(bootstrap, seed=1)
     with interruptible():
-        interruptee.go_on(int(interruptions), habit)
-    interruptee.check_that_it_works()
-    print(json.dumps(interruptee.account()))
+        program.run(int(interruptions), habit)
+    program.check_usable()
+    print(json.dumps(program.results()))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What a process keeps of records, connections and producers that are over.
+"""Resources of a process before and after records, connections and producers.
 
 Run as ``python -m tests.integration.lifecycle.leaks BOOTSTRAP PROXY_PORT RECORDS RECONNECTS
-CYCLES``. First a small share of everything, to warm up; then prints, as JSON, what the process
-holds before and after each kind of work.
+CYCLES``. It warms up with a small part of the work, then prints the resources after each kind of
+work as JSON.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Held(NamedTuple):
 
 
 def held() -> Held:
-    """As it is now, without what only waits to be collected."""
+    """The current resources after a garbage collection."""
     for _ in range(3):
         gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
@@ -46,10 +46,10 @@ class Work:
     def __init__(self, bootstrap: str, proxy_port: int) -> None:
         self._bootstrap = bootstrap
         self._proxy_port = proxy_port
-        self._told = 0
+        self._reported = 0
 
     def _count(self, _: object) -> None:
-        self._told += 1
+        self._reported += 1
 
     def records(self, records: int) -> None:
         with self._producer() as producer:
@@ -61,7 +61,7 @@ class Work:
             assert producer.close().failed == 0
 
     def reconnects(self, reconnects: int) -> None:
-        """Connections are cut by a proxy, at any byte."""
+        """A proxy cuts connections at any byte."""
         options: dict[str, Any] = dict.fromkeys(
             ("reconnect_backoff_ms", "reconnect_backoff_max_ms", "retry_backoff_ms"), 1
         )

@@ -1,6 +1,6 @@
-"""Every call of a Producer around its end and in callbacks, as the original has it and as kprod.
+"""Outcomes of a Producer's calls around close and in callbacks.
 
-The same rows run with confluent-kafka, so that the table says what it really does.
+The same rows run with confluent-kafka to verify the table.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @cache
-def found(module: str) -> dict[str, Any]:
-    """What becomes of each row, by name: one run for all tests."""
+def outcomes_of(module: str) -> dict[str, Any]:
+    """The outcome of each row by name, from one run for all tests."""
     with EmbeddedBroker(topics={"t": 1}) as broker:
-        said = run_python("-m", confluent_calls.__name__, module, broker.bootstrap_servers)
-    outcomes: dict[str, Any] = json.loads(said.stdout)
+        ran = run_python("-m", confluent_calls.__name__, module, broker.bootstrap_servers)
+    outcomes: dict[str, Any] = json.loads(ran.stdout)
     return outcomes
 
 
 @pytest.mark.parametrize("row", confluent_calls.ROWS, ids=lambda row: str(row.name))
 @pytest.mark.parametrize("module", one_of("kprod.confluent", "confluent_kafka"))
-def test_a_call(module: str, row: Row) -> None:
+def test_the_outcome_of_a_call(module: str, row: Row) -> None:
     expected = row.expected(module.startswith("kprod"))
-    assert found(module)[row.name] == expected, row.why
+    assert outcomes_of(module)[row.name] == expected, row.why

@@ -1,4 +1,4 @@
-"""close() takes the time it is given whatever the brokers do, and says what is true."""
+"""close() respects its timeout whatever brokers do, and reports true outcomes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ MANY = 100_000 if CAMPAIGN else 30_000
 PARTITIONS = 4
 TOPIC = "closing"
 LATE = 0.1 if CAMPAIGN else 15.0
-"""Seconds it may take longer than it was given: the first is promised, a busy machine gets more."""
+"""Tolerated seconds beyond the timeout: 0.1 is promised, a busy machine gets more."""
 
 
 class Account:
-    """Sends numbered records to one topic and keeps every future. Thread: one."""
+    """Sends numbered records to a topic and keeps every future. Not thread-safe."""
 
     def __init__(self, producer: KafkaProducer, topic: str, partitions: int) -> None:
         self.futures: list[FutureRecordMetadata] = []
@@ -50,29 +50,29 @@ class Account:
             )
 
     def check_against(self, bootstrap: str) -> Counter[str]:
-        """Count the outcomes: "stored", "no" and "maybe". AssertionError: one is not true."""
+        """Count the outcomes "stored", "no" and "maybe"; AssertionError if one is wrong."""
         found = Counter(
             int(stored.value or b"-1")
             for stored in read_back(bootstrap, self._topic, self._partitions)
         )
-        said = Counter(self._check(future, found[n]) for n, future in enumerate(self.futures))
+        outcomes = Counter(self._check(future, found[n]) for n, future in enumerate(self.futures))
         assert sum(found.values()) <= len(self.futures)
-        return said
+        return outcomes
 
     def _check(self, future: FutureRecordMetadata, found: int) -> str:
-        assert future.is_done, "a record was left without an outcome"
+        assert future.is_done, "a record has no outcome"
         if future.succeeded():
-            assert found == 1, "said to be stored"
+            assert found == 1, "reported as stored"
             return "stored"
         assert future.exception is not None
         if future.exception.persisted is Persisted.NO:
-            assert found == 0, "said not to be stored"
+            assert found == 0, "reported as not stored"
             return "no"
-        assert found <= 1, "doubled"
+        assert found <= 1, "duplicated"
         return "maybe"
 
 
-def knowing(broker: BrokerProcess, **options: Any) -> KafkaProducer:
+def connected_producer(broker: BrokerProcess, **options: Any) -> KafkaProducer:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **options)
     producer.partitions_for(TOPIC)
     return producer
@@ -86,12 +86,12 @@ def seconds_of(act: Callable[[], object]) -> float:
     return took
 
 
-def truth_of_what_waits(
-    broker: BrokerProcess, timeout: float, stop: Callable[[], object], go_on: Callable[[], object]
+def outcomes_of_close(
+    broker: BrokerProcess, timeout: float, stop: Callable[[], object], resume: Callable[[], object]
 ) -> Counter[str]:
-    """Close a producer whose broker has stopped, while most of its records wait in memory."""
-    # One request at most is on its way: five could carry all that is sent here.
-    producer = knowing(broker, linger_ms=0, max_in_flight_requests_per_connection=1)
+    """Close a producer whose broker has stopped, with most records still queued."""
+    # At most one request in flight: five could carry all records.
+    producer = connected_producer(broker, linger_ms=0, max_in_flight_requests_per_connection=1)
     account = Account(producer, TOPIC, PARTITIONS)
     account.send(1000)
     producer.flush(LONG)
@@ -99,29 +99,35 @@ def truth_of_what_waits(
     account.send(MANY)
     assert seconds_of(partial(producer.close, timeout)) < timeout + LATE
     assert producer.close().pending == 0
-    go_on()
-    truth = account.check_against(broker.bootstrap_servers)
-    assert truth["stored"] == 1000
-    assert truth["no"] > MANY // 2
-    return truth
+    resume()
+    outcomes = account.check_against(broker.bootstrap_servers)
+    assert outcomes["stored"] == 1000
+    assert outcomes["no"] > MANY // 2
+    return outcomes
 
 
 @pytest.mark.parametrize("timeout", one_of(0.5, 0))
-def test_close_in_time_while_brokers_are_down(broker: BrokerProcess, timeout: float) -> None:
-    truth_of_what_waits(broker, timeout, broker.kill, broker.start)
+def test_close_respects_its_timeout_while_brokers_are_down(
+    broker: BrokerProcess, timeout: float
+) -> None:
+    outcomes_of_close(broker, timeout, broker.kill, broker.start)
 
 
 @pytest.mark.parametrize("timeout", one_of(0.5, 0))
-def test_close_in_time_while_the_broker_hangs(broker: BrokerProcess, timeout: float) -> None:
-    truth = truth_of_what_waits(broker, timeout, broker.freeze, broker.thaw)
-    assert truth["maybe"] > 0
+def test_close_respects_its_timeout_while_the_broker_hangs(
+    broker: BrokerProcess, timeout: float
+) -> None:
+    outcomes = outcomes_of_close(broker, timeout, broker.freeze, broker.thaw)
+    assert outcomes["maybe"] > 0
 
 
-# Threads that are blocked in send() ---------------------------------------------------------------
+# Threads blocked in send() ------------------------------------------------------------------------
 
 
-def test_calls_that_wait_for_memory_or_metadata_end_at_once(broker: BrokerProcess) -> None:
-    producer = knowing(broker, buffer_memory=100_000, linger_ms=0)
+def test_close_ends_calls_that_wait_for_memory_or_metadata_immediately(
+    broker: BrokerProcess,
+) -> None:
+    producer = connected_producer(broker, buffer_memory=100_000, linger_ms=0)
     broker.freeze()
 
     def send_until_full() -> None:
@@ -134,20 +140,20 @@ def test_calls_that_wait_for_memory_or_metadata_end_at_once(broker: BrokerProces
             time.sleep(0.001)
         blocked.append(pool.submit(producer.send, "new", b"v"))
         blocked.append(pool.submit(producer.partitions_for, "new"))
-        time.sleep(0.1)  # these may be told before they wait, too; most of them wait by now
-        closing = pool.submit(producer.close, LONG)  # as the broker hangs
+        time.sleep(0.1)  # most of these wait by now; they may also be refused before
+        closing = pool.submit(producer.close, LONG)  # waits, since the broker hangs
         assert {type(each.exception(LONG)) for each in blocked} == {ProducerClosedError}
-        assert not closing.done(), "they were told only when everything had ended"
+        assert not closing.done(), "they were ended only after the close"
         broker.thaw()
     counters = producer.metrics()["producer-metrics"]
     assert counters["buffer-available-bytes"] == counters["buffer-total-bytes"]
 
 
-# Many who close -----------------------------------------------------------------------------------
+# Concurrent closes --------------------------------------------------------------------------------
 
 
-def test_the_shortest_of_many_deadlines_holds(broker: BrokerProcess) -> None:
-    producer = knowing(broker)
+def test_the_shortest_timeout_of_concurrent_closes_applies(broker: BrokerProcess) -> None:
+    producer = connected_producer(broker)
     broker.freeze()
     future = producer.send(TOPIC, b"v")
     closers = [
@@ -162,8 +168,8 @@ def test_the_shortest_of_many_deadlines_holds(broker: BrokerProcess) -> None:
     assert isinstance(future.exception, ProducerClosedError)
 
 
-def test_close_from_a_callback_does_not_wait_for_itself(broker: BrokerProcess) -> None:
-    producer = knowing(broker)
+def test_close_in_a_callback_does_not_deadlock(broker: BrokerProcess) -> None:
+    producer = connected_producer(broker)
     account = Account(producer, TOPIC, PARTITIONS)
     account.send(1)
     account.futures[0].add_both(lambda _: producer.close(0))
@@ -173,11 +179,11 @@ def test_close_from_a_callback_does_not_wait_for_itself(broker: BrokerProcess) -
     account.check_against(broker.bootstrap_servers)
 
 
-# An exception leaves the block --------------------------------------------------------------------
+# Exceptions in the context manager ----------------------------------------------------------------
 
 
 class Failure(Exception):
-    """What ends the block."""
+    """Ends the context manager."""
 
 
 def fail_after(producer: KafkaProducer, act: Callable[[], object]) -> None:
@@ -186,8 +192,10 @@ def fail_after(producer: KafkaProducer, act: Callable[[], object]) -> None:
         raise Failure
 
 
-def test_a_block_that_fails_does_not_wait_for_brokers(broker: BrokerProcess) -> None:
-    producer = knowing(broker, close_timeout_ms_at_exit=200)
+def test_an_exception_in_the_context_manager_does_not_wait_for_brokers(
+    broker: BrokerProcess,
+) -> None:
+    producer = connected_producer(broker, close_timeout_ms_at_exit=200)
     account = Account(producer, TOPIC, PARTITIONS)
 
     def fail() -> None:
@@ -200,48 +208,50 @@ def test_a_block_that_fails_does_not_wait_for_brokers(broker: BrokerProcess) -> 
     assert account.check_against(broker.bootstrap_servers)["stored"] == 0
 
 
-def test_a_block_that_fails_delivers_what_was_queued(broker: BrokerProcess) -> None:
-    producer = knowing(broker, linger_ms=60_000, close_timeout_ms_at_exit=20_000)
+def test_an_exception_in_the_context_manager_still_delivers_queued_records(
+    broker: BrokerProcess,
+) -> None:
+    producer = connected_producer(broker, linger_ms=60_000, close_timeout_ms_at_exit=20_000)
     account = Account(producer, TOPIC, PARTITIONS)
     with pytest.raises(Failure):
         fail_after(producer, partial(account.send, 1000))
     assert account.check_against(broker.bootstrap_servers)["stored"] == 1000
 
 
-# The sender is busy elsewhere ---------------------------------------------------------------------
+# The sender thread is blocked ---------------------------------------------------------------------
 
 
-class Stuck(TcpBackend):
-    """Blocks where no backend may, as an application's own might: in ``dial``."""
+class BlockingBackend(TcpBackend):
+    """Blocks in ``dial``, as a faulty backend of an application might."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.goes_on, self.stuck = threading.Event(), threading.Event()
-        self.goes_on.set()
+        self.released, self.blocked = threading.Event(), threading.Event()
+        self.released.set()
 
     def dial(self, host: str, port: int) -> TcpTransport:
-        if not self.goes_on.is_set():
-            self.stuck.set()
-        self.goes_on.wait(LONG)
+        if not self.released.is_set():
+            self.blocked.set()
+        self.released.wait(LONG)
         return super().dial(host, port)
 
 
-def test_close_in_time_while_a_transport_blocks(broker: BrokerProcess) -> None:
-    backend = Stuck()
-    producer = knowing(broker, transport=lambda: backend)
+def test_close_respects_its_timeout_while_the_transport_blocks(broker: BrokerProcess) -> None:
+    backend = BlockingBackend()
+    producer = connected_producer(broker, transport=lambda: backend)
     account = Account(producer, TOPIC, PARTITIONS)
     broker.kill()
-    backend.goes_on.clear()
+    backend.released.clear()
     account.send(1000)
-    assert backend.stuck.wait(LONG)
-    told: list[KprodError] = []
-    account.futures[0].add_errback(told.append)
+    assert backend.blocked.wait(LONG)
+    errors: list[KprodError] = []
+    account.futures[0].add_errback(errors.append)
     assert seconds_of(partial(producer.close, 0.2)) < 0.2 + LATE
     assert all(future.is_done for future in account.futures)
     assert producer.close(0) == DeliveryReport(0, 1000, 0)
-    backend.goes_on.set()
+    backend.released.set()
     assert producer.close() == DeliveryReport(0, 1000, 0)
-    assert len(told) == 1
+    assert len(errors) == 1
     counters = producer.metrics()["producer-metrics"]
     assert counters["buffer-available-bytes"] == counters["buffer-total-bytes"]
     broker.start()

@@ -1,4 +1,4 @@
-"""A signal ends every call that blocks, at once, and leaves a producer that can go on, or close."""
+"""A signal interrupts every blocked call immediately; the producer stays usable."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tests.support.tier import CAMPAIGN, one_of
 
 TOPIC, PARTITIONS = "blocked", 2
 LONG = 40.0
-STILL = 25
-"""Looks in a row, 4 ms apart, at which the main thread has not moved."""
+IDLE_CHECKS = 25
+"""Consecutive checks, 4 ms apart, at which the main thread has not moved."""
 RUNS = 20 if CAMPAIGN else 1
 PROMISED = 0.25
 LATE = 2.0 if RUNS > 1 else 20.0
-"""Seconds a busy machine may take longer than promised: a campaign has one of its own."""
+"""Tolerated seconds beyond the promise on a busy machine."""
 
 
 class Blocked:
-    """Each of these calls blocks for as long as the broker hangs."""
+    """Calls that block while the broker hangs."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.producer = KafkaProducer(
@@ -62,41 +62,41 @@ WHILE_CLOSING: dict[str, Callable[[Blocked], object]] = {
 }
 
 
-def strike_when_still(struck: list[float]) -> None:
-    """Send the signal as soon as the main thread does not move any more."""
-    main, seen, still = threading.main_thread().ident or 0, (0, 0), 0
-    while still < STILL:
+def signal_when_idle(signalled: list[float]) -> None:
+    """Send the signal once the main thread no longer moves."""
+    main, seen, idle = threading.main_thread().ident or 0, (0, 0), 0
+    while idle < IDLE_CHECKS:
         time.sleep(0.004)
         frame = sys._current_frames()[main]
         now = (id(frame), frame.f_lasti)
-        still = still + 1 if now == seen else 0
+        idle = idle + 1 if now == seen else 0
         seen = now
-    struck.append(time.monotonic())
+    signalled.append(time.monotonic())
     signal.pthread_kill(main, signal.SIGALRM)
 
 
 @pytest.mark.timeout(360 * RUNS)
 @pytest.mark.parametrize("call", [*one_of(*WHILE_OPEN), *one_of(*WHILE_CLOSING)])
-def test_ctrl_c_ends_a_call_that_blocks(call: str, broker: BrokerProcess) -> None:
+def test_ctrl_c_interrupts_a_blocked_call(call: str, broker: BrokerProcess) -> None:
     worst = 0.0
     for _ in range(RUNS):
-        blocked, struck = Blocked(broker), list[float]()
-        striker = threading.Thread(target=strike_when_still, args=(struck,))
+        blocked, signalled = Blocked(broker), list[float]()
+        signaller = threading.Thread(target=signal_when_idle, args=(signalled,))
         with interruptible():
-            striker.start()
+            signaller.start()
             with pytest.raises(Interrupted):
                 (WHILE_OPEN | WHILE_CLOSING)[call](blocked)
-            took = time.monotonic() - struck[0]
-            striker.join()
+            took = time.monotonic() - signalled[0]
+            signaller.join()
         broker.thaw()
         worst = max(worst, took)
         assert took < PROMISED + LATE
-        check_that_it_goes_on(blocked, is_open=call in WHILE_OPEN)
+        check_usable(blocked, is_open=call in WHILE_OPEN)
     print(f"{call}: the signal was honoured within {worst * 1000:.1f} ms, in {RUNS} runs")
 
 
-def check_that_it_goes_on(blocked: Blocked, *, is_open: bool) -> None:
-    """The broker is back: everything comes to its end, and works unless the call has closed it."""
+def check_usable(blocked: Blocked, *, is_open: bool) -> None:
+    """Once the broker is back, all records complete, and the producer works unless closed."""
     producer = blocked.producer
     if is_open:
         assert producer.send(TOPIC, b"after").get(LONG).offset >= 0
@@ -105,7 +105,7 @@ def check_that_it_goes_on(blocked: Blocked, *, is_open: bool) -> None:
             producer.send(TOPIC, b"after")
     report = producer.close(LONG)
     assert (report.pending, report.failed) == (0, 0)
-    # The send that was interrupted may have queued its record.
+    # The interrupted send may have queued its record.
     assert report.delivered >= len(blocked.futures) >= 10
     assert all(future.is_done for future in blocked.futures)
     counters = producer.metrics()["producer-metrics"]

@@ -1,8 +1,8 @@
-"""A process that forgets its producer ends soon, with its own exit code, and in peace.
+"""A process with an open producer exits quickly, with its own exit code and without noise.
 
-No thread of the producer imports a module then: an import takes its time, and locks that a thread
-which is gone may hold. One of many modules after Ctrl-C made named tuples, which reset CPython's
-mark of an interrupt that nobody had caught: the process ended with exit code 1.
+No producer thread may import a module then: an import is slow and needs locks that a dead thread
+may hold. After Ctrl-C, a module with named tuples reset CPython's flag of an uncaught interrupt:
+the process ended with exit code 1.
 """
 
 from __future__ import annotations
@@ -26,83 +26,83 @@ PARTITIONS = 2
 RUNS = 13 if CAMPAIGN else 1
 PROMISED = EXIT_MS / 1000 + 2.0
 LATE = 2.0 if RUNS > 1 else 20.0
-"""Seconds a busy machine may take longer than promised."""
+"""Tolerated seconds beyond the promise on a busy machine."""
 
-OF_CHILDREN = [name for name in variants() if re.search("_child|_pool|_worker", name)]
-USUAL = (
+CHILD_VARIANTS = [name for name in variants() if re.search("_child|_pool|_worker", name)]
+QUICK = (
     "without_close",
     "by_an_error",
     "by_ctrl_c",
     "by_sigterm",
     "with_daemon_threads_that_send",
     "while_the_broker_hangs",
-    OF_CHILDREN[0],
+    CHILD_VARIANTS[0],
 )
 
 EXIT_CODES = {"by_an_error": 1, "by_ctrl_c": -signal.SIGINT, "by_sigterm": 128 + signal.SIGTERM}
-UNKNOWN = (
+ANY_COUNT = (
     "with_daemon_threads_that_send",
     "with_a_callback_that_blocks",
     "while_the_broker_hangs",
     "with_daemon_threads_that_wait_for_memory",
     "with_daemon_threads_that_wait_for_metadata",
 )
-"""How many records these have delivered is no matter."""
-ERRORS_OF_ITS_OWN = {"by_an_error": "ValueError", "by_ctrl_c": "KeyboardInterrupt"}
+"""These may deliver any number of records."""
+APPLICATION_ERRORS = {"by_an_error": "ValueError", "by_ctrl_c": "KeyboardInterrupt"}
 
 
 @pytest.mark.timeout(360 * RUNS)
 @pytest.mark.parametrize(
     "variant",
     [
-        pytest.param(name, marks=() if name in USUAL else pytest.mark.full, id=name)
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.full, id=name)
         for name in variants()
     ],
 )
-def test_the_process_ends(variant: str, broker: BrokerProcess) -> None:
+def test_the_process_exits_in_time_and_cleanly(variant: str, broker: BrokerProcess) -> None:
     worst = 0.0
     for _ in range(RUNS):
         before = stored(broker)
-        ended, took = end_a_process(variant, broker)
-        assert ended.returncode == EXIT_CODES.get(variant, 0), ended.stderr
+        ran, took = run_variant(variant, broker)
+        assert ran.returncode == EXIT_CODES.get(variant, 0), ran.stderr
         assert took < PROMISED + LATE
         worst = max(worst, took)
-        check_peace(variant, ended)
-        if variant not in UNKNOWN:
+        check_output(variant, ran)
+        if variant not in ANY_COUNT:
             assert stored(broker) - before == RECORDS
     print(f"{variant}: {RUNS} exits, the slowest took {worst:.2f} s")
 
 
-def check_peace(variant: str, ended: subprocess.CompletedProcess[str]) -> None:
-    """Nothing was said but what the application itself has to say."""
-    assert "Fatal Python error" not in ended.stderr
-    assert "too late" not in ended.stdout
-    if variant in ERRORS_OF_ITS_OWN:
-        assert ERRORS_OF_ITS_OWN[variant] in ended.stderr
-        assert ended.stderr.count("Traceback") == 1, ended.stderr
+def check_output(variant: str, ran: subprocess.CompletedProcess[str]) -> None:
+    """The output contains only errors of the application itself."""
+    assert "Fatal Python error" not in ran.stderr
+    assert "too late" not in ran.stdout
+    if variant in APPLICATION_ERRORS:
+        assert APPLICATION_ERRORS[variant] in ran.stderr
+        assert ran.stderr.count("Traceback") == 1, ran.stderr
         return
-    assert "Exception ignored" not in ended.stderr, ended.stderr
-    assert "Traceback" not in ended.stderr, ended.stderr
+    assert "Exception ignored" not in ran.stderr, ran.stderr
+    assert "Traceback" not in ran.stderr, ran.stderr
 
 
-def end_a_process(
+def run_variant(
     variant: str, broker: BrokerProcess
 ) -> tuple[subprocess.CompletedProcess[str], float]:
-    """What it was like, and the seconds from its last own step to its end."""
+    """The ended process, and the seconds its exit took."""
     module = "tests.integration.lifecycle.exit_variants"
-    given = variant, broker.bootstrap_servers, str(broker.pid)
-    ended = run_python("-X", "faulthandler", "-m", module, *given, check=False, seconds=50)
-    over = time.monotonic()
+    args = variant, broker.bootstrap_servers, str(broker.pid)
+    ran = run_python("-X", "faulthandler", "-m", module, *args, check=False, seconds=50)
+    end = time.monotonic()
     broker.thaw()
-    last_step = max(float(line) for line in ended.stdout.splitlines() if line[0].isdigit())
-    return ended, over - last_step
+    start = max(float(line) for line in ran.stdout.splitlines() if line[0].isdigit())
+    return ran, end - start
 
 
 def stored(broker: BrokerProcess) -> int:
     return sum(end_offsets(broker.bootstrap_servers, TOPIC).values())
 
 
-ENDS = """
+PROGRAM = """
 import sys, threading
 from contextlib import suppress
 from kprod import KafkaProducer
@@ -126,15 +126,15 @@ for codec in (None, "gzip", "snappy", "lz4", "zstd"):
     for number in range(10):
         producer.send("t", b"%d" % number, key=b"k", headers=[("h", b"v")])
 with suppress(KprodError):
-    lost.send("t", b"to nobody")
+    lost.send("t", b"without a broker")
 sys.addaudithook(tell)
 print("ends")
 """
-"""A process whose producers have everything left to do at its end."""
+"""A process whose producers still have to send everything at exit."""
 
 
-def test_no_thread_of_the_producer_imports_a_module() -> None:
+def test_producer_threads_import_no_module_at_exit() -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
-        ran = run_python("-c", ENDS, broker.bootstrap_servers, f"127.0.0.1:{free_port()}")
+        ran = run_python("-c", PROGRAM, broker.bootstrap_servers, f"127.0.0.1:{free_port()}")
         assert ran.stdout.splitlines() == ["ends"]
         assert sum(end_offsets(broker.bootstrap_servers, "t").values()) == 50

@@ -1,4 +1,4 @@
-"""A signal handler that raises, anywhere and often, costs no record but those it interrupted."""
+"""A signal handler that raises anywhere loses no records except interrupted sends."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ INTERRUPTIONS = 10_000 if CAMPAIGN else 500
 
 
 @pytest.mark.parametrize("habit", one_of("mixed", "lone"))
-def test_interruptions_anywhere(broker: BrokerProcess, habit: str) -> None:
-    given = str(INTERRUPTIONS), broker.bootstrap_servers, habit
-    ended = run_python("-m", interrupted.__name__, *given)
-    said = json.loads(ended.stdout)
+def test_interruptions_lose_and_duplicate_no_record(broker: BrokerProcess, habit: str) -> None:
+    args = str(INTERRUPTIONS), broker.bootstrap_servers, habit
+    ran = run_python("-m", interrupted.__name__, *args)
+    results = json.loads(ran.stdout)
     found = read_back(broker.bootstrap_servers, TOPIC, PARTITIONS)
 
-    assert said["interruptions"] == INTERRUPTIONS
-    assert (said["not_ended"], said["report"]) == (0, [0, 0])
-    assert (said["used"], said["waiting"]) == (0, 0)
+    assert results["interruptions"] == INTERRUPTIONS
+    assert (results["not_ended"], results["report"]) == (0, [0, 0])
+    assert (results["used"], results["waiting"]) == (0, 0)
     times = Counter(map(number_of, found))
-    assert set(times.values()) == {1}, "a record was doubled"
-    assert set(said["stored"]) <= times.keys(), "a record was lost"
+    assert set(times.values()) == {1}, "a record was duplicated"
+    assert set(results["stored"]) <= times.keys(), "a record was lost"
     for partition in range(PARTITIONS):
         numbers = [number_of(stored) for stored in found if stored.partition == partition]
         assert numbers == sorted(numbers)
-    print(f"{INTERRUPTIONS} interruptions, {len(found)} records, {len(ended.stderr)} bytes of log")
+    print(f"{INTERRUPTIONS} interruptions, {len(found)} records, {len(ran.stderr)} bytes of log")
 
 
 def number_of(stored: Stored) -> int:
-    """Which record it is; AssertionError if it is not whole."""
+    """The number of a record; AssertionError if it is damaged."""
     number, _, rest = (stored.value or b"").partition(b"|")
     assert rest
     assert rest == number * (len(rest) // len(number)), "a record was damaged"

@@ -1,4 +1,4 @@
-"""Who waits alone takes the sender's turns: that is faster, and nothing else is different."""
+"""A single waiting caller runs the sender loop itself; behaviour is otherwise the same."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ PARTITIONS = 1
 LONG = 20.0
 
 
-class Watched(TcpBackend):
+class RecordingBackend(TcpBackend):
     def __init__(self) -> None:
         super().__init__()
-        self.waited: list[int] = []
+        self.polling_threads: list[int] = []
 
     def poll(self, timeout: float | None) -> list[Readiness]:
-        self.waited.append(threading.get_ident())
+        self.polling_threads.append(threading.get_ident())
         return super().poll(timeout)
 
 
-class Lone:
-    """A producer, and what it is to wait for it alone."""
+class SingleCaller:
+    """A producer with a single caller."""
 
     def __init__(self, bootstrap: str, **options: Any) -> None:
-        self.backend = Watched()
+        self.backend = RecordingBackend()
         self.producer = KafkaProducer(
             bootstrap_servers=bootstrap, transport=lambda: self.backend, **options
         )
@@ -51,79 +51,81 @@ class Lone:
     def send(self, value: bytes = b"v") -> FutureRecordMetadata:
         return self.producer.send(TOPIC, value)
 
-    def waits_itself(self) -> bool:
-        """Whether the next record's outcome came by this thread's own work."""
-        before = len(self.backend.waited)
+    def runs_sender_loop(self) -> bool:
+        """Whether this thread ran the sender loop for the next record."""
+        before = len(self.backend.polling_threads)
         self.send().get(LONG)
-        return threading.get_ident() in self.backend.waited[before:]
+        return threading.get_ident() in self.backend.polling_threads[before:]
 
-    def settle_in(self) -> None:
-        """Wait until the sender's thread leaves the work to us.
+    def take_over(self) -> None:
+        """Send until the sender thread leaves its loop to this thread.
 
-        Without a pause: after a few milliseconds the thread would take the work again.
+        Without a pause: after a few milliseconds the sender thread would take over again.
         """
         deadline = time.monotonic() + LONG
-        while not self.waits_itself():
-            assert time.monotonic() < deadline, "the thread never leaves the work to who waits"
+        while not self.runs_sender_loop():
+            assert time.monotonic() < deadline, "the sender thread never leaves its loop"
 
 
 @pytest.fixture
-def lone(broker: BrokerProcess) -> Iterator[Lone]:
-    lone = Lone(broker.bootstrap_servers)
-    yield lone
+def caller(broker: BrokerProcess) -> Iterator[SingleCaller]:
+    caller = SingleCaller(broker.bootstrap_servers)
+    yield caller
     broker.thaw()
-    lone.producer.close(LONG)
+    caller.producer.close(LONG)
 
 
 def wait_until_done(future: FutureRecordMetadata) -> None:
-    """Without waiting for it: nobody does the sender's work."""
+    """Poll instead of waiting, so that this thread does not run the sender loop."""
     await_true(lambda: future.is_done, LONG)
 
 
-def test_who_waits_alone_does_the_work(lone: Lone) -> None:
-    lone.settle_in()
-    others = sum(not lone.waits_itself() for _ in range(100))
-    assert others < 50  # on a busy machine the thread may come in between
-    lone.producer.flush(LONG)
+def test_a_single_waiting_caller_runs_the_sender_loop(caller: SingleCaller) -> None:
+    caller.take_over()
+    others = sum(not caller.runs_sender_loop() for _ in range(100))
+    assert others < 50  # on a busy machine the sender thread may run, too
+    caller.producer.flush(LONG)
 
 
 @pytest.mark.parametrize("linger_ms", [0, 5, 50])
-def test_records_nobody_waits_for_are_sent_as_ever(broker: BrokerProcess, linger_ms: int) -> None:
-    lone = Lone(broker.bootstrap_servers, linger_ms=linger_ms)
-    lone.settle_in()
+def test_records_without_a_waiting_caller_are_sent_by_the_sender_thread(
+    broker: BrokerProcess, linger_ms: int
+) -> None:
+    caller = SingleCaller(broker.bootstrap_servers, linger_ms=linger_ms)
+    caller.take_over()
     for _ in range(5):
-        wait_until_done(lone.send())
-        lone.waits_itself()
-    lone.producer.close(LONG)
+        wait_until_done(caller.send())
+        caller.runs_sender_loop()
+    caller.producer.close(LONG)
 
 
-def test_another_thread_closes_meanwhile(broker: BrokerProcess) -> None:
-    lone = Lone(broker.bootstrap_servers)
-    lone.settle_in()
+def test_close_ends_a_caller_that_runs_the_sender_loop(broker: BrokerProcess) -> None:
+    caller = SingleCaller(broker.bootstrap_servers)
+    caller.take_over()
     broker.freeze()
     try:
-        closing = threading.Timer(0.1, lone.producer.close, (0.1,))
+        closing = threading.Timer(0.1, caller.producer.close, (0.1,))
         closing.start()
         with pytest.raises(ProducerClosedError):
-            lone.send().get(LONG)
+            caller.send().get(LONG)
         closing.join(LONG)
     finally:
         broker.thaw()
 
 
-def test_what_a_handler_raises_is_not_taken_for_a_mistake_of_ours(
-    lone: Lone, broker: BrokerProcess, caplog: pytest.LogCaptureFixture
+def test_an_exception_of_a_signal_handler_is_not_logged_as_an_internal_error(
+    caller: SingleCaller, broker: BrokerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def strike(number: int, frame: FrameType | None) -> None:
-        raise ValueError("struck")
+    def raise_error(number: int, frame: FrameType | None) -> None:
+        raise ValueError("raised")
 
-    before = signal.signal(signal.SIGUSR1, strike)
+    before = signal.signal(signal.SIGUSR1, raise_error)
     try:
-        lone.settle_in()
+        caller.take_over()
         broker.freeze()
-        future = lone.send()
+        future = caller.send()
         threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-        with pytest.raises(ValueError, match="struck"):
+        with pytest.raises(ValueError, match="raised"):
             future.get(LONG)
     finally:
         broker.thaw()
@@ -132,51 +134,53 @@ def test_what_a_handler_raises_is_not_taken_for_a_mistake_of_ours(
     assert not caplog.records
 
 
-def test_who_is_near_the_end_of_the_stack_leaves_the_work_to_the_thread(lone: Lone) -> None:
-    lone.settle_in()
+def test_a_caller_near_the_recursion_limit_leaves_the_loop_to_the_sender_thread(
+    caller: SingleCaller,
+) -> None:
+    caller.take_over()
     here = len(inspect.stack(0))
 
-    def waits_itself(deeper: int) -> bool:
-        return waits_itself(deeper - 1) if deeper else lone.waits_itself()
+    def runs_sender_loop(deeper: int) -> bool:
+        return runs_sender_loop(deeper - 1) if deeper else caller.runs_sender_loop()
 
-    assert not waits_itself(sys.getrecursionlimit() - here - 150)
+    assert not runs_sender_loop(sys.getrecursionlimit() - here - 150)
 
 
-class Meddling(logging.Handler):
-    """A log handler that thaws the broker, sends what is logged, and waits: the wait is refused."""
+class SendingHandler(logging.Handler):
+    """A log handler that thaws the broker, sends a record and waits, which is refused."""
 
-    def __init__(self, lone: Lone, broker: BrokerProcess) -> None:
+    def __init__(self, caller: SingleCaller, broker: BrokerProcess) -> None:
         super().__init__()
         self._broker = broker
         self.refused: list[type[BaseException]] = []
         self.futures: list[FutureRecordMetadata] = []
-        self._lone = lone
+        self._caller = caller
 
     def emit(self, record: logging.LogRecord) -> None:
         self._broker.thaw()
-        self.futures.append(self._lone.send(b"logged"))
-        for wait in (self.futures[-1].get, self._lone.producer.flush):
+        self.futures.append(self._caller.send(b"logged"))
+        for wait in (self.futures[-1].get, self._caller.producer.flush):
             try:
                 wait(LONG)
             except IllegalStateError as error:
                 self.refused.append(type(error))
-        with_no_wait = self._lone.producer.metrics()
-        assert with_no_wait
+        metrics = self._caller.producer.metrics()
+        assert metrics
 
 
-def test_who_is_called_within_the_work_must_not_wait_for_it(broker: BrokerProcess) -> None:
-    lone = Lone(broker.bootstrap_servers, request_timeout_ms=300)
-    meddling = Meddling(lone, broker)
-    lone.settle_in()
+def test_code_called_by_the_sender_loop_must_not_wait_for_records(broker: BrokerProcess) -> None:
+    caller = SingleCaller(broker.bootstrap_servers, request_timeout_ms=300)
+    handler = SendingHandler(caller, broker)
+    caller.take_over()
     logger = logging.getLogger("kprod.sender.connection_log")
-    logger.addHandler(meddling)
+    logger.addHandler(handler)
     propagates, logger.propagate = logger.propagate, False
     try:
         broker.freeze()
-        lone.send().get(LONG)
+        caller.send().get(LONG)
     finally:
-        logger.removeHandler(meddling)
+        logger.removeHandler(handler)
         logger.propagate = propagates
-    lone.producer.close(LONG)
-    assert meddling.refused[:2] == [IllegalStateError, IllegalStateError]
-    assert all(future.succeeded() for future in meddling.futures)
+    caller.producer.close(LONG)
+    assert handler.refused[:2] == [IllegalStateError, IllegalStateError]
+    assert all(future.succeeded() for future in handler.futures)

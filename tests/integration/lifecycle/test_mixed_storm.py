@@ -1,7 +1,7 @@
-"""Everything a producer offers, by many threads, also while it closes: once each, in order.
+"""All calls of a producer by many threads, also during close: records once each, in order.
 
-Without a GIL it is what the compiled code's own locks are for; with one, thread switches every few
-microseconds look for the same mistakes.
+Without a GIL this tests the locks of the compiled code; with one, thread switches every few
+microseconds reveal the same races.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ KEPT = 300
 class Storm:
     def __init__(self, producer: KafkaProducer) -> None:
         self.producer = producer
-        self.over = threading.Event()
+        self.stopped = threading.Event()
         self.recent: list[FutureRecordMetadata | None] = [None] * KEPT  # of all threads
         self.spread: deque[int] = deque()  # numbers of records sent to that topic
-        self.told: deque[int] = deque()  # the thread whose record it was
-        self.asked: deque[int] = deque()
-        self.mistakes: deque[BaseException] = deque()
+        self.reported: deque[int] = deque()  # the thread of each reported record
+        self.with_callback: deque[int] = deque()
+        self.errors: deque[BaseException] = deque()
 
     def threads(self, works: list[Callable[[], None]]) -> list[threading.Thread]:
-        """Started; what one raises is a mistake."""
+        """Started threads; exceptions are collected."""
 
         def run(work: Callable[[], None]) -> None:
             try:
                 work()
             except BaseException as error:
-                self.mistakes.append(error)
+                self.errors.append(error)
 
         threads = [threading.Thread(target=run, args=(work,)) for work in works]
         for thread in threads:
@@ -58,7 +58,7 @@ class Storm:
         return threads
 
     def send(self, thread: int) -> None:
-        """RECORDS records, one by one and in bulk, with all that may be done with their futures."""
+        """Send RECORDS records singly and in bulk, and use their futures in every way."""
         rng, number = random.Random(thread), 0
         before: list[FutureRecordMetadata] = []
         while number < RECORDS:
@@ -68,8 +68,8 @@ class Storm:
                 before.append(future)
                 number += 1
                 if dice > 0.75:
-                    self.asked.append(thread)
-                    future.add_both(lambda _: self.told.append(thread))
+                    self.with_callback.append(thread)
+                    future.add_both(lambda _: self.reported.append(thread))
                 if dice < 0.003:
                     future.get(timeout=30)
             elif dice < 0.9:
@@ -100,18 +100,18 @@ class Storm:
         return future
 
     def scatter(self) -> None:
-        """Records without a key, so that threads share a sticky partition, and replace it."""
-        while not self.over.is_set():
+        """Send records without a key, so that threads share and replace a sticky partition."""
+        while not self.stopped.is_set():
             for _ in range(50):
                 self.producer.send("spread", b"one")
             self.producer.send_many("spread", [b"some"] * 50)
             self.spread.append(100)
 
     def watch(self) -> None:
-        while not self.over.wait(0.001):
+        while not self.stopped.wait(0.001):
             assert self.producer.metrics()["producer-metrics"]["buffer-total-bytes"] == BUFFER
             assert len(self.producer.partitions_for("keyed")) == TOPICS["keyed"]
-            assert self.producer.bootstrap_connected()  # not before: nothing may have begun yet
+            assert self.producer.bootstrap_connected()  # may still be False before
 
     def send_until_closed(self) -> None:
         try:
@@ -136,7 +136,9 @@ def quick_switches() -> Iterator[None]:
 
 @pytest.mark.usefixtures("quick_switches")
 @pytest.mark.parametrize("codec", one_of("lz4", None))
-def test_once_and_in_order(tmp_path: Path, codec: Any) -> None:
+def test_concurrent_calls_deliver_every_record_once_and_in_order(
+    tmp_path: Path, codec: Any
+) -> None:
     with BrokerProcess(tmp_path, TOPICS) as broker:
         producer = KafkaProducer(
             bootstrap_servers=broker.bootstrap_servers,
@@ -147,28 +149,28 @@ def test_once_and_in_order(tmp_path: Path, codec: Any) -> None:
             metrics_sample_window_ms=50,
         )
         storm = Storm(producer)
-        beside = storm.threads([storm.scatter, storm.scatter, storm.watch])
+        background = storm.threads([storm.scatter, storm.scatter, storm.watch])
         senders = storm.threads([partial(storm.send, thread) for thread in range(THREADS)])
         for thread in senders:
             thread.join()
-        storm.over.set()
-        for thread in beside:
+        storm.stopped.set()
+        for thread in background:
             thread.join()
-        assert not storm.mistakes
-        everything = THREADS * RECORDS + sum(storm.spread)
-        assert producer.flush(timeout=60) == DeliveryReport(everything, 0, 0)
-        assert Counter(storm.told) == Counter(storm.asked)
+        assert not storm.errors
+        total = THREADS * RECORDS + sum(storm.spread)
+        assert producer.flush(timeout=60) == DeliveryReport(total, 0, 0)
+        assert Counter(storm.reported) == Counter(storm.with_callback)
         assert producer.metrics()["producer-metrics"]["buffer-available-bytes"] == BUFFER
-        report = close_amid(storm)
-        assert not storm.mistakes
+        report = close_while_sending(storm)
+        assert not storm.errors
         assert (report.failed, report.pending) == (0, 0)
         assert producer.metrics()["producer-metrics"]["buffer-available-bytes"] == BUFFER
         stored = check(broker.bootstrap_servers)
     assert stored == report.delivered - THREADS * RECORDS
 
 
-def close_amid(storm: Storm) -> DeliveryReport:
-    """Close ten times at once, while every thread sends: all are told the same."""
+def close_while_sending(storm: Storm) -> DeliveryReport:
+    """Close ten times concurrently while every thread sends; all get the same report."""
     reports: deque[DeliveryReport] = deque()
     threads = storm.threads([storm.send_until_closed] * THREADS)
     threads += storm.threads([lambda: reports.append(storm.producer.close())] * CLOSERS)
@@ -182,11 +184,11 @@ def close_amid(storm: Storm) -> DeliveryReport:
 
 
 def check(bootstrap: str) -> int:
-    """Every record of ``keyed`` once, and in order per thread; how many there are in ``spread``."""
+    """Check ``keyed``: once each, in order per thread. Returns the record count of ``spread``."""
     nexts: Counter[int] = Counter()
     for stored in read_back(bootstrap, "keyed", TOPICS["keyed"], seconds=60):
         thread, number, _ = (stored.value or b"").split(b" ")
-        assert int(number) == nexts[int(thread)], "out of order, doubled, or lost"
+        assert int(number) == nexts[int(thread)], "out of order, duplicated or lost"
         nexts[int(thread)] += 1
     assert nexts == dict.fromkeys(range(THREADS), RECORDS)
     return sum(1 for _ in read_back(bootstrap, "spread", TOPICS["spread"], seconds=60))
