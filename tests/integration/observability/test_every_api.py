@@ -1,4 +1,4 @@
-"""Producers of every API are measured, and none of them can make a scrape fail."""
+"""Metrics of every API; no producer can make a scrape fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kprod.observability.opentelemetry import observe_producer
 from kprod.observability.prometheus import ProducerCollector
 from kprod.observability.statsd import StatsdReporter
 from kprod.testing import RecordingProducer
-from tests.integration.observability.test_statsd import NEVER, Told
+from tests.integration.observability.test_statsd import NEVER, RecordingClient
 from tests.support import apis
 from tests.support.forks import by_python, in_child
 from tools.pages.dashboard import dashboard
@@ -50,11 +50,11 @@ def exported(reader: InMemoryMetricReader) -> dict[tuple[str, Any], Any]:
 
 
 @pytest.mark.parametrize("api", APIS)
-async def test_its_numbers_reach_prometheus_statsd_and_opentelemetry(
+async def test_metrics_of_every_api_reach_prometheus_statsd_and_opentelemetry(
     broker: EmbeddedBroker, api: Callable[[str], Any]
 ) -> None:
-    """Nor does one do harm that was closed."""
-    reader, client = InMemoryMetricReader(), Told()
+    """A closed producer does no harm."""
+    reader, client = InMemoryMetricReader(), RecordingClient()
     provider = MeterProvider([reader])
     async with api(broker.bootstrap_servers) as producer:
         assert SENT in scraped(producer).splitlines()
@@ -72,7 +72,7 @@ async def test_its_numbers_reach_prometheus_statsd_and_opentelemetry(
     assert [line for line in lines if line.startswith(SENT[:32])] in ([], [SENT])
 
 
-def test_a_second_one_of_a_client_id_has_numbers_of_its_own() -> None:
+def test_a_second_producer_of_a_client_id_has_its_own_label() -> None:
     options: dict[str, Any] = {"client_id": "one"}
     first, second = RecordingProducer(**options), RecordingProducer(**options)
     second.send("t", b"v")
@@ -82,7 +82,7 @@ def test_a_second_one_of_a_client_id_has_numbers_of_its_own() -> None:
     assert "one-3" not in text
 
 
-def test_the_name_of_a_dropped_one_is_free() -> None:
+def test_the_label_of_a_dropped_producer_is_reused() -> None:
     first = RecordingProducer(client_id="one")
     collector = ProducerCollector(first)
     del first
@@ -93,10 +93,10 @@ def test_the_name_of_a_dropped_one_is_free() -> None:
     assert [sample.labels["client_id"] for sample in family.samples] == ["one"]
 
 
-@pytest.mark.parametrize("thing", [None, "producer", object(), KafkaProducer])
-def test_what_is_no_producer_is_refused_when_it_is_given(thing: object) -> None:
+@pytest.mark.parametrize("invalid", [None, "producer", object(), KafkaProducer])
+def test_the_collector_refuses_objects_that_are_not_producers(invalid: object) -> None:
     with pytest.raises(TypeError, match="expected a producer of kprod, got"):
-        ProducerCollector(thing)
+        ProducerCollector(invalid)
 
 
 class Broken:
@@ -106,7 +106,7 @@ class Broken:
         raise OSError("no numbers")
 
 
-def test_one_that_cannot_be_read_is_left_out_and_logged_once(
+def test_a_producer_whose_metrics_raise_is_left_out_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     broken, producer = Broken(), RecordingProducer(client_id="one")
@@ -115,11 +115,11 @@ def test_one_that_cannot_be_read_is_left_out_and_logged_once(
     registry.register(ProducerCollector(broken, producer))
     assert SENT in generate_latest(registry).decode()
     assert SENT in generate_latest(registry).decode()
-    (told,) = caplog.records
-    assert told.getMessage() == "metrics of 'broken' cannot be read; they are left out"
+    (record,) = caplog.records
+    assert record.getMessage() == "metrics of 'broken' cannot be read; they are left out"
 
 
-async def test_a_forked_child_is_scraped(broker: EmbeddedBroker) -> None:
+async def test_a_forked_child_can_be_scraped(broker: EmbeddedBroker) -> None:
     async with apis.native(broker.bootstrap_servers) as producer:
         assert in_child(by_python, lambda: SENT[:32] in scraped(producer)) == "True"
 
@@ -127,7 +127,7 @@ async def test_a_forked_child_is_scraped(broker: EmbeddedBroker) -> None:
 METRIC = re.compile(r"kprod_\w+")
 
 
-def test_every_panel_asks_for_what_a_scrape_has(broker: EmbeddedBroker) -> None:
+def test_the_dashboard_uses_exactly_the_scraped_metrics(broker: EmbeddedBroker) -> None:
     servers = broker.bootstrap_servers
     with (
         KafkaProducer(bootstrap_servers=servers) as plain,
@@ -135,10 +135,10 @@ def test_every_panel_asks_for_what_a_scrape_has(broker: EmbeddedBroker) -> None:
     ):
         plain.send("t", b"v").get(30)
         found = set(METRIC.findall(scraped(plain, transactional)))
-    asked = {
+    used = {
         name
         for panel in dashboard()["panels"]
         for target in panel.get("targets", ())
         for name in METRIC.findall(target["expr"])
     }
-    assert asked == found
+    assert used == found

@@ -1,4 +1,4 @@
-"""Programs that are traced without a line of their own, by every face; and beside contrib's."""
+"""Automatic instrumentation of every API, also together with opentelemetry-contrib's."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from tests.support import apis
 BROKER = {"topics": {"t": 1}}
 
 
-class Watched:
-    """What an instrumented process exports."""
+class Exports:
+    """Exported spans and metrics of an instrumented process."""
 
     def __init__(self) -> None:
         self._spans = InMemorySpanExporter()
@@ -48,14 +48,14 @@ class Watched:
     def points(self, name: str) -> list[Any]:
         data = self._reader.get_metrics_data()
         assert data is not None
-        found = (scope.metrics for one in data.resource_metrics for scope in one.scope_metrics)
-        told = [metric for metrics in found for metric in metrics if metric.name == name]
-        return [point for metric in told for point in metric.data.data_points]
+        found = (scope.metrics for each in data.resource_metrics for scope in each.scope_metrics)
+        named = [metric for metrics in found for metric in metrics if metric.name == name]
+        return [point for metric in named for point in metric.data.data_points]
 
 
 @contextmanager
-def watching(**options: Any) -> Iterator[Watched]:
-    made, instrumentor = Watched(), KprodInstrumentor()
+def instrumented(**options: Any) -> Iterator[Exports]:
+    made, instrumentor = Exports(), KprodInstrumentor()
     instrumentor.instrument(
         tracer_provider=made.tracer_provider, meter_provider=made.meter_provider, **options
     )
@@ -68,21 +68,21 @@ def watching(**options: Any) -> Iterator[Watched]:
 
 
 @pytest.fixture
-def watched() -> Iterator[Watched]:
-    with watching() as made:
+def exports() -> Iterator[Exports]:
+    with instrumented() as made:
         yield made
 
 
 @pytest.mark.parametrize("api", apis.SENDING)
-async def test_every_face_is_traced(
-    watched: Watched, broker: EmbeddedBroker, api: Callable[[str], Any]
+async def test_every_api_is_traced(
+    exports: Exports, broker: EmbeddedBroker, api: Callable[[str], Any]
 ) -> None:
-    """As a child of the program's span, by the names of the semantic conventions."""
-    tracer = watched.tracer_provider.get_tracer("application")
+    """A child of the program's span, with the attributes of the semantic conventions."""
+    tracer = exports.tracer_provider.get_tracer("application")
     with tracer.start_as_current_span("request") as request:
         async with api(broker.bootstrap_servers):
             pass
-    sent = next(span for span in watched.spans() if span.name == "send t")
+    sent = next(span for span in exports.spans() if span.name == "send t")
     assert sent.parent is not None
     assert sent.parent.span_id == request.get_span_context().span_id
     attributes = dict(sent.attributes or {})
@@ -98,39 +98,39 @@ async def test_every_face_is_traced(
     assert f"{sent.context.span_id:016x}" in (dict(record.headers)["traceparent"] or b"").decode()
 
 
-def test_the_meter_reads_every_producer(watched: Watched, broker: EmbeddedBroker) -> None:
+def test_the_meter_reads_every_producer(exports: Exports, broker: EmbeddedBroker) -> None:
     servers = broker.bootstrap_servers
     with (
-        kprod.KafkaProducer(client_id="one", bootstrap_servers=servers) as one,
+        kprod.KafkaProducer(client_id="one", bootstrap_servers=servers) as each,
         kprod.KafkaProducer(client_id="two", bootstrap_servers=servers) as two,
     ):
-        one.send("t", b"v").get(30)
+        each.send("t", b"v").get(30)
         two.flush()
-        totals = watched.points("kprod.record-send-total")
+        totals = exports.points("kprod.record-send-total")
         assert {(p.attributes["messaging.client.id"], p.value) for p in totals} == {
             ("one", 1),
             ("two", 0),
         }
-        (of_topic,) = watched.points("kprod.topic.record-send-total")
+        (of_topic,) = exports.points("kprod.topic.record-send-total")
         assert of_topic.attributes["messaging.destination.name"] == "t"
-        nodes = watched.points("kprod.node.request-total")
+        nodes = exports.points("kprod.node.request-total")
         assert "1" in {point.attributes["server.id"] for point in nodes}
-        stored, failed = watched.points("messaging.client.sent.messages")
+        stored, failed = exports.points("messaging.client.sent.messages")
         assert (stored.value, failed.value) == (1, 0)
         assert failed.attributes["error.type"] == "_OTHER"
 
 
-def test_an_interceptor_of_the_application_is_the_only_one(
-    watched: Watched, broker: EmbeddedBroker
+def test_a_tracing_interceptor_of_the_application_replaces_ours(
+    exports: Exports, broker: EmbeddedBroker
 ) -> None:
-    tracing = TracingInterceptor(watched.tracer_provider.get_tracer("its own"))
+    tracing = TracingInterceptor(exports.tracer_provider.get_tracer("its own"))
     with kprod.KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers, interceptors=[tracing]
     ) as producer:
         producer.send("t", b"v", headers=[("own", b"1")], partition=0).get(30)
         with pytest.raises(kprod.PartitionError):
             producer.send("t", b"v", partition=9)
-    span, second, failed = watched.spans()
+    span, second, failed = exports.spans()
     assert (span.name, second.name) == ("send t", "send t")
     assert dict(span.attributes or {})["messaging.destination.partition.id"] == "0"
     assert dict(failed.attributes or {})["error.type"] == "PartitionError"
@@ -142,7 +142,7 @@ def test_an_interceptor_of_the_application_is_the_only_one(
 
 
 @pytest.mark.usefixtures("watched")
-def test_interceptors_may_be_given_by_every_name() -> None:
+def test_interceptors_can_be_given_by_every_option_name() -> None:
     own = TracingInterceptor()
     spelled: list[Any] = [{"interceptor_classes": [own]}, {"interceptor.classes": [own]}]
     for options in spelled:
@@ -151,9 +151,7 @@ def test_interceptors_may_be_given_by_every_name() -> None:
         kprod.KafkaProducer(bootstrap_servers="127.0.0.1:1", interceptors=5)  # type: ignore[arg-type]
 
 
-def test_a_pickle_is_that_of_a_program_nobody_watches(
-    watched: Watched, broker: EmbeddedBroker
-) -> None:
+def test_a_pickle_contains_no_instrumentation(exports: Exports, broker: EmbeddedBroker) -> None:
     with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         pickled = pickle.dumps(producer)
     assert b"observability" not in pickled
@@ -161,14 +159,16 @@ def test_a_pickle_is_that_of_a_program_nobody_watches(
 
 
 async def test_nothing_is_traced_after_uninstrument(broker: EmbeddedBroker) -> None:
-    with watching() as watched:
+    with instrumented() as exports:
         pass
     async with apis.native(broker.bootstrap_servers):
         pass
-    assert watched.spans() == []
+    assert exports.spans() == []
 
 
-def test_a_delivery_that_fails_is_a_child_of_its_records_span(watched: Watched) -> None:
+def test_the_span_of_a_failed_delivery_is_a_child_of_the_span_of_the_record(
+    exports: Exports,
+) -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         producer = kprod.KafkaProducer(
             bootstrap_servers=broker.bootstrap_servers,
@@ -181,7 +181,7 @@ def test_a_delivery_that_fails_is_a_child_of_its_records_span(watched: Watched) 
     with pytest.raises(kprod.DeliveryTimeoutError):
         future.get(60)
     producer.close()
-    queued, failed = watched.spans()
+    queued, failed = exports.spans()
     assert failed.attributes is not None
     assert failed.attributes["error.type"] == "DeliveryTimeoutError"
     assert failed.parent is not None
@@ -189,7 +189,7 @@ def test_a_delivery_that_fails_is_a_child_of_its_records_span(watched: Watched) 
     assert failed.parent.span_id == queued.context.span_id
 
 
-# Beside the instrumentation of the clients that kprod replaces --------------------------------
+# Together with the instrumentation of the replaced clients ------------------------------------
 
 
 CONTRIBS: list[tuple[Callable[[str], Any], str]] = [
@@ -199,69 +199,69 @@ CONTRIBS: list[tuple[Callable[[str], Any], str]] = [
     (apis.confluent_asyncio, "confluent_kafka.ConfluentKafkaInstrumentor"),
     (apis.aiokafka, "aiokafka.AIOKafkaInstrumentor"),
 ]
-"""By what a program uses, the instrumentation of the client that it was written for."""
+"""APIs, and the instrumentation of the clients that they replace."""
 
 
 @pytest.mark.parametrize(("api", "kind"), CONTRIBS)
-async def test_contribs_instrumentation_adds_no_second_span(
-    watched: Watched, broker: EmbeddedBroker, api: Callable[[str], Any], kind: str
+async def test_instrumentation_of_opentelemetry_contrib_adds_no_second_span(
+    exports: Exports, broker: EmbeddedBroker, api: Callable[[str], Any], kind: str
 ) -> None:
-    """A program goes on to start it after its import has changed."""
+    """A program may keep it after switching to kprod."""
     instrumentor = resolve_name(f"opentelemetry.instrumentation.{kind}")()
-    instrumentor.instrument(tracer_provider=watched.tracer_provider)
+    instrumentor.instrument(tracer_provider=exports.tracer_provider)
     try:
         async with api(broker.bootstrap_servers):
             pass
     finally:
         instrumentor.uninstrument()
-    assert [span.name for span in watched.spans()] == ["send t"]
+    assert [span.name for span in exports.spans()] == ["send t"]
 
 
-def test_a_producer_that_contrib_wraps_by_hand_has_contribs_span(
-    watched: Watched, broker: EmbeddedBroker
+def test_a_producer_wrapped_by_opentelemetry_contrib_has_only_its_span(
+    exports: Exports, broker: EmbeddedBroker
 ) -> None:
-    """``instrument_producer`` works, and its span is the only one of the record."""
+    """``instrument_producer`` works and makes the record's only span."""
     from kprod.confluent import Producer
 
     own: Any
     with Producer({"bootstrap.servers": broker.bootstrap_servers}) as own:
         producer: Any = ConfluentKafkaInstrumentor.instrument_producer(
-            own, tracer_provider=watched.tracer_provider
+            own, tracer_provider=exports.tracer_provider
         )
         producer.produce("t", b"v")
         assert producer.flush(30) == 0
-    (span,) = watched.spans()
+    (span,) = exports.spans()
     assert span.name == "t send"  # contrib's
     (record,) = broker.records("t")
     assert [name for name, _ in record.headers] == ["traceparent"]
 
 
 @pytest.mark.parametrize("source", ["argument", "variable"])
-def test_a_bulk_call_is_one_span_on_request(
+def test_a_bulk_call_can_be_one_span(
     source: str, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = {"spans": "call"} if source == "argument" else {}
-    monkeypatch.setenv("OTEL_PYTHON_KPROD_SPANS", "record" if given else "call")
+    options = {"spans": "call"} if source == "argument" else {}
+    monkeypatch.setenv("OTEL_PYTHON_KPROD_SPANS", "record" if options else "call")
     with (
-        watching(**given) as watched,
+        instrumented(**options) as exports,
         kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
     ):
         producer.send("t", b"alone").get(30)
         producer.send_many("t", [b"a", b"b", b"c"]).get(30)
         producer.send_many("t", [b"own"], headers=[[("h", b"x")]]).get(30)
-    many, own = watched.spans()
+    many, own = exports.spans()
     assert many.name == "send t"
-    told = [dict(span.attributes or {})["messaging.batch.message_count"] for span in (many, own)]
-    assert told == [3, 1]
-    carried = [dict(one.headers).get("traceparent") for one in broker.records("t")]
-    assert carried[0] is carried[4] is None
+    counts = [dict(span.attributes or {})["messaging.batch.message_count"] for span in (many, own)]
+    assert counts == [3, 1]
+    traceparents = [dict(each.headers).get("traceparent") for each in broker.records("t")]
+    assert traceparents[0] is traceparents[4] is None
     context = many.get_span_context()
     assert context is not None
     trace_id = f"{context.trace_id:032x}".encode()
-    assert all(one is not None and one.split(b"-")[1] == trace_id for one in carried[1:4])
+    assert all(each is not None and each.split(b"-")[1] == trace_id for each in traceparents[1:4])
 
 
-def test_what_is_no_kind_of_span_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_kind_of_span_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_PYTHON_KPROD_SPANS", "batch")
     with pytest.raises(kprod.ConfigError, match="record or call"):
         KprodInstrumentor().instrument()
@@ -269,30 +269,30 @@ def test_what_is_no_kind_of_span_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 # Records that wait for memory -------------------------------------------------------------------
 
-DEVICES = [f"device-{number}" for number in range(40)]
+TOPICS = [f"device-{number}" for number in range(40)]
 
 
 def sent_by_confluent(broker: EmbeddedBroker) -> None:
     servers = broker.bootstrap_servers
     small = {"batch.size": 16_384, "queue.buffering.max.kbytes": 32, "linger.ms": 50}
     with kprod.confluent.Producer({"bootstrap.servers": servers, **small}) as producer:
-        for topic in DEVICES:
+        for topic in TOPICS:
             producer.produce(topic, b"v")
-        for topic in DEVICES:  # now: ``produce`` refuses a record while all memory is taken
+        for topic in TOPICS:  # afterwards, because ``produce`` refuses records while memory is full
             broker.create_topic(topic, 1)
         assert producer.flush(60) == 0
 
 
 def sent_by_aio(broker: EmbeddedBroker) -> None:
     servers = broker.bootstrap_servers
-    for topic in DEVICES:
+    for topic in TOPICS:
         broker.create_topic(topic, 1)
 
     async def main() -> None:
         async with kprod.aio.Producer(
             bootstrap_servers=servers, batch_size=16_384, buffer_memory=32_768, linger_ms=50
         ) as producer:
-            sent = (producer.send_and_wait(topic, b"v") for topic in DEVICES)
+            sent = (producer.send_and_wait(topic, b"v") for topic in TOPICS)
             await asyncio.gather(*sent)
 
     asyncio.run(main())
@@ -300,13 +300,13 @@ def sent_by_aio(broker: EmbeddedBroker) -> None:
 
 @pytest.mark.parametrize("send", [sent_by_confluent, sent_by_aio])
 def test_a_record_that_waits_for_memory_has_one_span(
-    send: Callable[[EmbeddedBroker], None], watched: Watched
+    send: Callable[[EmbeddedBroker], None], exports: Exports
 ) -> None:
     with EmbeddedBroker(auto_create_topics=False) as broker:
         send(broker)
-        carried = [len(broker.records(topic)[0].headers) for topic in DEVICES]
-    assert carried == [1] * len(DEVICES)
-    assert sorted(span.name for span in watched.spans()) == sorted(f"send {t}" for t in DEVICES)
+        traceparents = [len(broker.records(topic)[0].headers) for topic in TOPICS]
+    assert traceparents == [1] * len(TOPICS)
+    assert sorted(span.name for span in exports.spans()) == sorted(f"send {t}" for t in TOPICS)
 
 
 APP = """
@@ -322,14 +322,14 @@ import sys
 import confluent_kafka
 import kprod.confluent
 
-confluent_kafka.Producer = kprod.confluent.Producer  # which contrib has wrapped by then
+confluent_kafka.Producer = kprod.confluent.Producer  # already wrapped by contrib
 
 producer = confluent_kafka.Producer({"bootstrap.servers": sys.argv[1]})
 producer.produce("t", b"v")
 producer.flush()
 producer.close()
 """
-WATCHED = {
+ENVIRONMENT = {
     "OTEL_TRACES_EXPORTER": "console",
     "OTEL_METRICS_EXPORTER": "console",
     "OTEL_LOGS_EXPORTER": "none",
@@ -344,7 +344,7 @@ WATCHED = {
         pytest.param(ASSIGNED, id="assigned", marks=pytest.mark.full),
     ],
 )
-def test_a_program_is_traced_and_metered_without_a_line_of_its_own(
+def test_opentelemetry_instrument_traces_and_measures_an_unchanged_program(
     tmp_path: Path, code: str, broker: EmbeddedBroker
 ) -> None:
     app = tmp_path / "app.py"
@@ -352,7 +352,7 @@ def test_a_program_is_traced_and_metered_without_a_line_of_its_own(
     command = Path(sys.executable).with_name("opentelemetry-instrument")
     ran = subprocess.run(
         [command, sys.executable, app, broker.bootstrap_servers],
-        env={**os.environ, **WATCHED},
+        env={**os.environ, **ENVIRONMENT},
         capture_output=True,
         text=True,
         timeout=300,
@@ -360,16 +360,16 @@ def test_a_program_is_traced_and_metered_without_a_line_of_its_own(
     )
     (record,) = broker.records("t")
     assert ran.returncode == 0, ran.stderr
-    told = list(objects(ran.stdout))
-    (span,) = [one for one in told if one.get("name") == "send t"]
+    printed = list(objects(ran.stdout))
+    (span,) = [each for each in printed if each.get("name") == "send t"]
     assert span["attributes"]["messaging.system"] == "kafka"
-    carried = (dict(record.headers)["traceparent"] or b"").decode()
-    assert carried.split("-")[1] == span["context"]["trace_id"].removeprefix("0x")
-    assert "kprod.record-send-total" in set(_names(told))
+    traceparents = (dict(record.headers)["traceparent"] or b"").decode()
+    assert traceparents.split("-")[1] == span["context"]["trace_id"].removeprefix("0x")
+    assert "kprod.record-send-total" in set(_names(printed))
 
 
 def objects(text: str) -> Iterator[dict[str, Any]]:
-    """What console exporters print: JSON objects, one after the other."""
+    """The JSON objects that console exporters print."""
     decoder, at = json.JSONDecoder(), text.find("{")
     while at >= 0:
         found, end = decoder.raw_decode(text, at)
@@ -377,8 +377,8 @@ def objects(text: str) -> Iterator[dict[str, Any]]:
         at = text.find("{", end)
 
 
-def _names(told: list[dict[str, Any]]) -> Iterator[str]:
-    for one in told:
-        for resource in one.get("resource_metrics", ()):
+def _names(printed: list[dict[str, Any]]) -> Iterator[str]:
+    for each in printed:
+        for resource in each.get("resource_metrics", ()):
             for scope in resource["scope_metrics"]:
                 yield from (metric["name"] for metric in scope["metrics"])

@@ -1,4 +1,4 @@
-"""What a StatsD server is told of producers, by datagrams."""
+"""Metrics sent to a StatsD server."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def server() -> Iterator[socket.socket]:
         yield made
 
 
-def told_until(server: socket.socket, name: str) -> dict[str, str]:
-    """What it was told until and with the datagram that has ``name``."""
-    told: dict[str, str] = {}
-    while name not in told:
-        told |= dict(line.rsplit(":", 1) for line in server.recv(65_536).decode().splitlines())
-    return told
+def received_until(server: socket.socket, name: str) -> dict[str, str]:
+    """The metrics received up to the datagram with ``name``."""
+    received: dict[str, str] = {}
+    while name not in received:
+        received |= dict(line.rsplit(":", 1) for line in server.recv(65_536).decode().splitlines())
+    return received
 
 
-def test_totals_are_told_by_what_was_added_and_the_rest_as_it_is(server: socket.socket) -> None:
+def test_totals_are_sent_as_increments_and_other_metrics_as_gauges(server: socket.socket) -> None:
     with (
         EmbeddedBroker(topics={"a.b": 1}) as broker,
         KafkaProducer(client_id="one:1", bootstrap_servers=broker.bootstrap_servers) as producer,
@@ -46,66 +46,66 @@ def test_totals_are_told_by_what_was_added_and_the_rest_as_it_is(server: socket.
         producer.send("a.b", b"v").get(30)
         reporter.send()
         of_topic = "app.kprod.producer-topic.one_1.a_b.record-send-total"
-        first = told_until(server, of_topic)
+        first = received_until(server, of_topic)
         assert first[of_topic] == "1|c"
         assert first["app.kprod.producer.one_1.record-send-total"] == "1|c"
         assert first["app.kprod.producer.one_1.buffer-total-bytes"].endswith("|g")
         for _ in range(2):
             producer.send("a.b", b"v").get(30)
         reporter.send()
-        second = told_until(server, of_topic)
+        second = received_until(server, of_topic)
         assert second[of_topic] == "2|c"
         assert "app.kprod.producer.one_1.record-error-total" not in second
         producer.send("a.b", b"v").get(30)
-        reporter.close()  # what happened before the end is told at the end, once
-        assert told_until(server, of_topic)[of_topic] == "1|c"
+        reporter.close()  # sends the remaining increments once
+        assert received_until(server, of_topic)[of_topic] == "1|c"
 
 
-def test_a_client_that_fails_is_logged_once_and_tried_again(
+def test_a_failing_client_is_logged_once_and_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken:
         def __init__(self) -> None:
-            self.tried = 0
-            self.often = threading.Event()
+            self.attempts = 0
+            self.retried = threading.Event()
 
         def pipeline(self) -> None:
-            self.tried += 1
-            if self.tried == 3:
-                self.often.set()
+            self.attempts += 1
+            if self.attempts == 3:
+                self.retried.set()
             raise OSError("unreachable")
 
     client = Broken()
     reporter = StatsdReporter(client, interval=0.001)
-    assert client.often.wait(30)
+    assert client.retried.wait(30)
     reporter.close()
-    told = [record for record in caplog.records if "StatsD" in record.getMessage()]
-    assert len(told) == 1
+    logged = [record for record in caplog.records if "StatsD" in record.getMessage()]
+    assert len(logged) == 1
 
 
-class Told:
-    """A client that keeps the counters of each pipeline, and fails as long as it is told to."""
+class RecordingClient:
+    """A client that keeps the counters of each pipeline, and can fail."""
 
     def __init__(self) -> None:
         self.fails = False
         self.counters: list[dict[str, int]] = []
 
     @contextmanager
-    def pipeline(self) -> Iterator[Told]:
+    def pipeline(self) -> Iterator[RecordingClient]:
         self.counters.append({})
         yield self
         if self.fails:
             raise OSError("unreachable")
 
     def gauge(self, name: str, value: float) -> None:
-        """It is no counter."""
+        """Ignored."""
 
     def incr(self, name: str, count: int) -> None:
         self.counters[-1][name] = count
 
 
-class Measured:
-    """A producer, as far as it is reported: with the records of one topic, or without the topic."""
+class FakeProducer:
+    """A producer with the records of one topic, or without the topic."""
 
     def __init__(self) -> None:
         self.config = ProducerConfig.from_options({"client_id": "one"})
@@ -120,8 +120,8 @@ class Measured:
 NAME = "kprod.producer-topic.one.t.record-send-total"
 
 
-def test_what_could_not_be_sent_is_told_the_next_time() -> None:
-    client, producer = Told(), Measured()
+def test_increments_that_could_not_be_sent_are_sent_next_time() -> None:
+    client, producer = RecordingClient(), FakeProducer()
     with StatsdReporter(client, cast(KafkaProducer, producer), interval=NEVER) as reporter:
         producer.records, client.fails = 3, True
         with pytest.raises(OSError, match="unreachable"):
@@ -131,13 +131,13 @@ def test_what_could_not_be_sent_is_told_the_next_time() -> None:
         assert client.counters[-1] == {NAME: 5}
 
 
-@pytest.mark.parametrize("is_seen_missing", [True, False])
-def test_a_topic_that_was_forgotten_counts_from_the_beginning(is_seen_missing: bool) -> None:
-    client, producer = Told(), Measured()
+@pytest.mark.parametrize("reported_without_topic", [True, False])
+def test_the_counter_of_a_forgotten_topic_restarts(reported_without_topic: bool) -> None:
+    client, producer = RecordingClient(), FakeProducer()
     with StatsdReporter(client, cast(KafkaProducer, producer), interval=NEVER) as reporter:
         producer.records = 5
         reporter.send()
-        if is_seen_missing:
+        if reported_without_topic:
             producer.records = None
             reporter.send()
         producer.records = 2
