@@ -1,4 +1,4 @@
-"""The producer against everything that can go wrong; ``COVERAGE.md`` says what is tested where.
+"""Failures of brokers, networks and processes; ``COVERAGE.md`` lists the tests of each.
 
-``KPROD_CAMPAIGN=long`` runs the campaigns at full size, for minutes each: ``make campaign``.
+``make campaign`` runs them at full size (``KPROD_CAMPAIGN=long``), for minutes each.
 """

@@ -1,8 +1,7 @@
-"""The tests that take minutes, at full size, one after the other, and what they came to.
+"""Run the long tests at full size, one after the other, and print the results.
 
 Run as ``python -m tests.fault.campaign [NAME...]``, or ``make campaign ARGS="NAME..."``; names are
-those of ``CAMPAIGNS``. Exits with 1 when one fails. Times are promises on a machine that has
-nothing else to do.
+those of ``CAMPAIGNS``. Exits with 1 if one fails. Time limits assume an idle machine.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ CAMPAIGNS: dict[str, list[str]] = {
     "cluster": ["tests/fault/test_kafka_cluster.py"],
     "security": ["tests/integration/security"],
 }
-"""What is run under each name."""
+"""The test files of each campaign."""
 
 
 def run(name: str) -> int:
-    """Run one campaign; returns how pytest ended. What was said is on the screen and in a file."""
+    """Run one campaign, print and log its output; returns the exit code of pytest."""
     LOGS.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "-s", *CAMPAIGNS[name]]
     with (
@@ -62,7 +61,7 @@ def run(name: str) -> int:
 
 
 def main(names: list[str]) -> int:
-    """Run those campaigns, or all; returns the exit code."""
+    """Run these campaigns, or all; returns the exit code."""
     unknown = [name for name in names if name not in CAMPAIGNS]
     if unknown:
         print(f"unknown: {' '.join(unknown)}; there are {' '.join(CAMPAIGNS)}", file=sys.stderr)

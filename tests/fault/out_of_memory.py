@@ -1,8 +1,8 @@
-"""A process in which one allocation after the other fails while records are sent.
+"""A process that sends records while single allocations fail, one after the other.
 
-``python -m tests.fault.out_of_memory BOOTSTRAP TOPIC CODEC``. Prints, as JSON, the numbers of the
-records that were acknowledged and of those told as not stored, how many calls of send ran out of
-memory, how many producers have ended, and the bytes that producers which had not ended left taken.
+``python -m tests.fault.out_of_memory BOOTSTRAP TOPIC CODEC``. Prints as JSON the numbers of
+acknowledged records and of those reported as not stored, the number of sends without memory and of
+ended producers, and the bytes still allocated by other producers.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from kprod.types import Persisted
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.failing_malloc import keep_code
 
-MOST_ALLOCATIONS = 400
-"""Far more than one call of send makes; what it leaves over, the sender's thread may meet."""
+MAX_ALLOCATIONS = 400
+"""Far more than one send() makes; later ones may fail in the sender thread."""
 
-LOST_BY_PYTHON = (
+LOST_EXCEPTIONS = (
     "error return without exception set",
     "returned NULL without setting an exception",
 )
-"""Ends of what Python says when it has forgotten an exception, for lack of memory.
+"""Ends of Python's messages when it lost an exception for lack of memory.
 
-The first: for the frame of a call, which is not entered. The second: a function that compiled code
-has called raises, and its traceback finds no memory for the frame of that caller.
+The first: no memory for the frame of a call. The second: a function called by compiled code raises,
+and there is no memory for that caller's frame in the traceback.
 """
 
 PATHS: list[dict[str, Any]] = [
@@ -48,23 +48,23 @@ def send(
     _testcapi.set_nomemory(failing, failing + 1)
     try:
         return producer.send(topic, value, **options)
-    except ProducerClosedError:  # memory has run out in the sender
+    except ProducerClosedError:  # the sender ran out of memory
         return None
-    except (MemoryError, RuntimeError):  # Python's for one of its locks: "can't allocate lock"
+    except (MemoryError, RuntimeError):  # of Python: "can't allocate lock"
         return None
     except SystemError as error:
-        if not str(error).endswith(LOST_BY_PYTHON):
+        if not str(error).endswith(LOST_EXCEPTIONS):
             raise
         return None
     finally:
         _testcapi.remove_mem_hooks()
 
 
-class Life:
-    """One producer after the other: each goes on until memory has run out in its sender."""
+class Producers:
+    """Consecutive producers: each is used until its sender runs out of memory."""
 
     def __init__(self, bootstrap: str, codec: str) -> None:
-        self.ended = self.taken = 0
+        self.ended = self.allocated = 0
         self._options: Any = {
             "bootstrap_servers": bootstrap,
             "batch_size": 2000,
@@ -73,7 +73,7 @@ class Life:
         }
         self.producer = KafkaProducer(**self._options)
 
-    def go_on(self, topic: str, number: int) -> FutureRecordMetadata:
+    def send(self, topic: str, number: int) -> FutureRecordMetadata:
         """Send ``number``, by a new producer if this one has ended."""
         try:
             return self.producer.send(topic, b"%d" % number)
@@ -84,41 +84,41 @@ class Life:
             return self.producer.send(topic, b"%d" % number)
 
     def replace(self, last: FutureRecordMetadata) -> None:
-        """Go on with a new producer; one that stored its ``last`` record gives back all memory."""
+        """Use a new producer. One that stored its ``last`` record must have freed all memory."""
         self.producer.close(20)
         if last.succeeded():
             pool = self.producer.metrics()["producer-metrics"]
-            self.taken += int(pool["buffer-total-bytes"] - pool["buffer-available-bytes"])
+            self.allocated += int(pool["buffer-total-bytes"] - pool["buffer-available-bytes"])
         self.producer = KafkaProducer(**self._options)
 
 
 def main(bootstrap: str, topic: str, codec: str) -> None:
     keep_code()
     futures: dict[int, FutureRecordMetadata | None] = {}
-    life = Life(bootstrap, codec)
-    life.producer.send(topic, b"-1").get(20)
+    producers = Producers(bootstrap, codec)
+    producers.producer.send(topic, b"-1").get(20)
     for path in PATHS:
-        for failing in range(MOST_ALLOCATIONS):
+        for failing in range(MAX_ALLOCATIONS):
             number = len(futures)
-            futures[number] = send(life.producer, topic, number, failing, **path)
+            futures[number] = send(producers.producer, topic, number, failing, **path)
             if failing % 10 == 9:
-                futures[number + 1] = life.go_on(topic, number + 1)
+                futures[number + 1] = producers.send(topic, number + 1)
             if failing % 50 == 49:
-                life.producer.flush(20)
-        futures[len(futures)] = last = life.go_on(topic, len(futures))
-        life.replace(last)
-    life.producer.close(20)
-    kept = {number: future for number, future in futures.items() if future is not None}
-    failed = {number: future.exception for number, future in kept.items()}
-    said = {
-        "stored": [number for number, future in kept.items() if future.succeeded()],
+                producers.producer.flush(20)
+        futures[len(futures)] = last = producers.send(topic, len(futures))
+        producers.replace(last)
+    producers.producer.close(20)
+    sent = {number: future for number, future in futures.items() if future is not None}
+    failed = {number: future.exception for number, future in sent.items()}
+    results = {
+        "stored": [number for number, future in sent.items() if future.succeeded()],
         "not stored": [n for n, e in failed.items() if e and e.persisted is Persisted.NO],
-        "open": [number for number, future in kept.items() if not future.is_done],
-        "refused": len(futures) - len(kept),
-        "ended": life.ended,
-        "taken": life.taken,
+        "open": [number for number, future in sent.items() if not future.is_done],
+        "refused": len(futures) - len(sent),
+        "ended": producers.ended,
+        "allocated": producers.allocated,
     }
-    print(json.dumps(said))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

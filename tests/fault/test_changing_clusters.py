@@ -1,4 +1,4 @@
-"""Clusters that change while records wait: fewer partitions, older versions, odd answers."""
+"""Clusters that change while records wait: fewer partitions, older versions, odd responses."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ def broker() -> ScriptedBroker:
     return ScriptedCluster(topics={"t": [1, 1, 1]}).add(1)
 
 
-def test_records_for_a_partition_that_is_gone_fail_in_time(broker: ScriptedBroker) -> None:
-    """The topic was made anew with fewer partitions; what had not left is not stored anywhere."""
+def test_records_for_a_removed_partition_expire_unsent(broker: ScriptedBroker) -> None:
+    """The topic was recreated with fewer partitions; unsent records are not stored."""
     cluster = broker.cluster
     cluster.topic_ids["t"] = UUID(int=1)
     rig = rig_of(broker.cluster, delivery_timeout_ms=40_000)
     assert rig.run(rig.queue(b"before", partition=2).succeeded)
     cluster.topics["t"], cluster.topic_ids["t"] = [1], UUID(int=2)
     rig.sender.metadata.request_update()
-    asked = broker.count(ApiKey.METADATA)
+    requests = broker.count(ApiKey.METADATA)
     rig.clock.advance(1)
-    assert rig.run(lambda: broker.count(ApiKey.METADATA) > asked)
-    gone, there = rig.queue(b"gone", partition=2), rig.queue(b"there", partition=0)
-    assert rig.run(lambda: gone.is_done and there.is_done, seconds=60)
-    assert there.succeeded()
-    assert isinstance(gone.exception, KprodError)
-    assert gone.exception.persisted is Persisted.NO
-    assert b"gone" not in cluster.values("t", 2)
-    assert broker.count(ApiKey.METADATA) < 60, "it asked all the time"
+    assert rig.run(lambda: broker.count(ApiKey.METADATA) > requests)
+    removed, kept = rig.queue(b"removed", partition=2), rig.queue(b"kept", partition=0)
+    assert rig.run(lambda: removed.is_done and kept.is_done, seconds=60)
+    assert kept.succeeded()
+    assert isinstance(removed.exception, KprodError)
+    assert removed.exception.persisted is Persisted.NO
+    assert b"removed" not in cluster.values("t", 2)
+    assert broker.count(ApiKey.METADATA) < 60, "metadata was requested in a loop"
 
 
-def test_a_broker_that_comes_back_older_is_spoken_to_in_its_version(broker: ScriptedBroker) -> None:
-    """What was queued, or refused with the connection, is written anew in the older version."""
+def test_requests_use_an_older_version_after_a_broker_downgrade(broker: ScriptedBroker) -> None:
+    """Queued and failed requests are encoded again in the older version."""
     rig = rig_of(broker.cluster)
     assert rig.run(rig.queue(b"0").succeeded)
     for newest in (9, 7, 3, 12):
@@ -48,23 +48,23 @@ def test_a_broker_that_comes_back_older_is_spoken_to_in_its_version(broker: Scri
         for connection in rig.backend.connections:
             connection.cut()
         assert rig.run(queued.succeeded, seconds=5)
-        spoken = [heard.version for heard in broker.heard if heard.api is ApiKey.PRODUCE]
-        assert spoken[-1] == newest
+        versions = [heard.version for heard in broker.heard if heard.api is ApiKey.PRODUCE]
+        assert versions[-1] == newest
     assert broker.cluster.values("t") == [b"0", b"9", b"7", b"3", b"12"]
 
 
-def test_an_answer_to_what_wants_none_ends_the_connection_and_no_more(
+def test_an_unexpected_response_closes_only_the_connection(
     broker: ScriptedBroker,
 ) -> None:
     rig = rig_of(broker.cluster, acks=0)
     assert rig.run(rig.queue(b"0").succeeded)
 
-    def answer_all_the_same(broker: ScriptedBroker, heard: Heard) -> bytes:
+    def answer_anyway(broker: ScriptedBroker, heard: Heard) -> bytes:
         broker.usual(heard)
         return b"\x00\x00\x00\x08" + heard.correlation_id.to_bytes(4, "big") + bytes(4)
 
     before = broker.connections
-    broker.next(ApiKey.PRODUCE, answer_all_the_same)
+    broker.next(ApiKey.PRODUCE, answer_anyway)
     future = rig.queue(b"1")
     assert rig.run(lambda: future.is_done, seconds=5)
     after = rig.queue(b"2")

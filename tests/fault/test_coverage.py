@@ -1,4 +1,4 @@
-"""The tests that COVERAGE.md names are there."""
+"""COVERAGE.md names existing tests."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ PAGE = Path(__file__).with_name("COVERAGE.md")
 TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 
 
-def test_the_tests_that_are_named_exist() -> None:
-    """Renamed or moved a test? Then do so in COVERAGE.md, too."""
+def test_every_test_named_in_coverage_md_exists() -> None:
+    """If this fails after a rename, rename the test in COVERAGE.md, too."""
     named = TEST.findall(PAGE.read_text())
     assert named
     assert not [

@@ -1,6 +1,6 @@
-"""The connection breaks at every byte of a request and of its response: once each, in order.
+"""The connection is cut at every byte of a request and of its response.
 
-Several requests in flight, and what comes before the first record, are cut by the simulation.
+The simulation cuts several requests in flight and the requests before the first record.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 
 from kprod.admin import create_topic
 from kprod.broker.protocol.api_key import ApiKey
-from tests.fault.names import Names
+from tests.fault.loopback_resolver import LoopbackResolver
 from tests.support.broker_process import BrokerProcess
 from tests.support.committed_records import read_back
 from tests.support.frame_proxy import FrameProxy, Spoil
@@ -28,20 +28,22 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 @pytest.mark.parametrize("how", one_of("cut-response", "cut-request"))
-def test_every_byte_of_a_produce_exchange(broker: BrokerProcess, how: str) -> None:
-    topic = f"alone-{how}"
+def test_a_connection_cut_at_any_byte_of_produce_loses_and_duplicates_nothing(
+    broker: BrokerProcess, how: str
+) -> None:
+    topic = f"single-{how}"
     create_topic(broker.bootstrap_servers, topic, PARTITIONS)
-    with FrameProxy(broker.port) as proxy, Names(proxy.port).producer() as producer:
-        places = [producer.send(topic, numbered(0), partition=0).get(20)]
+    with FrameProxy(broker.port) as proxy, LoopbackResolver(proxy.port).producer() as producer:
+        results = [producer.send(topic, numbered(0), partition=0).get(20)]
         sizes = proxy.sizes[ApiKey.PRODUCE]
         cuts = range((sizes.request if how == "cut-request" else sizes.response) + 1)
         for at in cuts:
-            number = len(places)
+            number = len(results)
             proxy.arm(Spoil(ApiKey.PRODUCE, how, at, reset=at % 2 == 1))
             future = producer.send(topic, numbered(number), partition=number % PARTITIONS)
-            places.append(future.get(20))
+            results.append(future.get(20))
             assert proxy.done == number
         assert producer.metrics()["producer-metrics"]["record-retry-total"] >= len(cuts) - 1
         found = read_back(broker.bootstrap_servers, topic, PARTITIONS)
-    check_numbered(found, places, PARTITIONS)
-    print(f"{how}: cut at each of {len(cuts)} positions, {len(places)} records, each once")
+    check_numbered(found, results, PARTITIONS)
+    print(f"{how}: cut at each of {len(cuts)} positions, {len(results)} records, each once")

@@ -1,7 +1,7 @@
-"""Three Apache Kafka nodes, and everything that happens to a cluster: each record once, in order.
+"""Faults of a cluster of three Apache Kafka nodes.
 
 Nodes are killed and frozen, leaders elected, replicas reassigned, connections cut at any byte.
-``KPROD_CAMPAIGN=long`` sends a million records; ``KPROD_CLUSTER_RECORDS`` says how many instead:
+``KPROD_CAMPAIGN=long`` sends a million records; ``KPROD_CLUSTER_RECORDS`` overrides the number:
 ten million take half an hour.
 """
 
@@ -34,34 +34,34 @@ from tests.support.topic_admin import TopicAdmin
 
 pytestmark = pytest.mark.full
 
-with warnings.catch_warnings():  # kafka-python uses what Python 3.11 deprecates
+with warnings.catch_warnings():  # kafka-python uses functions deprecated in 3.11
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaAdminClient, TopicPartition
     from kafka.errors import KafkaError
 
 RECORDS = int(os.environ.get("KPROD_CLUSTER_RECORDS", "1000000" if CAMPAIGN else "50000"))
 RATE = 10_000
-"""Records per second at most, so that every fault meets records under way."""
-SLOWER = 20
-"""By so much is the rate less once there were records enough, until the faults are over, too."""
+"""Maximum records per second, so that every fault meets records in flight."""
+SLOWDOWN = 20
+"""Divisor of the rate after the last record, until all faults are over."""
 SECONDS = 300 + RECORDS // 1_000
 SEED = 32
 NODES = (1, 2, 3)
 TOPIC = "cluster"
 PARTITIONS = 6
 VALUE_BYTES = 100
-UNSEEN = 250_000
-"""Futures whose outcomes are not looked at yet: those behind a dead or frozen node are many."""
+MAX_UNREAD = 250_000
+"""Maximum futures not read yet: many behind a dead or frozen node."""
 SESSION_MS = 4_000
 FROZEN_SECONDS = 6.0
-"""Longer than the controller waits for a heartbeat: others lead what the node led."""
+"""Longer than the heartbeat timeout of the controller: leaders move to other nodes."""
 PREFERRED = 0
-ASKED_SECONDS = 60.0
-"""So long is a question asked again which the admin client cannot bring to its node."""
+ADMIN_SECONDS = 60.0
+"""Time limit for retries of an admin request."""
 
 
 class Cluster:
-    """Three nodes, each behind a proxy that cuts connections; and what happens to them."""
+    """Three nodes, each behind a proxy that cuts connections, and their faults."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         plan = CutPlan(SEED, cuts=RECORDS // 10_000, most_up=2_000_000, most_down=20_000)
@@ -79,25 +79,25 @@ class Cluster:
             proxy.upstream_port = made.front_port
             self._nodes.append(stack.enter_context(made))
         self.servers = ",".join(node.bootstrap_servers for node in self._nodes)
-        self.counted: Counter[str] = Counter()
+        self.fault_counts: Counter[str] = Counter()
         self._dice = random.Random(SEED)
         self._admin = TopicAdmin(self.servers)
         self._admin.await_brokers(len(NODES))
         self._admin.create(TOPIC, PARTITIONS, replicas=len(NODES), min_insync_replicas=2)
         self._replicas = list(NODES)
 
-    def suffer(self, enough: threading.Event) -> None:
-        """Faults of every kind in turns until then, each once at least; afterwards all is well."""
+    def cause_faults(self, enough: threading.Event) -> None:
+        """Cause all kinds of faults until ``enough``, each at least once, with recovery."""
         kinds: dict[str, Callable[[], None]] = {
             "kills": self._kill,
             "freezes": self._freeze,
             "elections": self._elect,
             "reassignments": self._reassign,
         }
-        while not (enough.is_set() and self.counted):
+        while not (enough.is_set() and self.fault_counts):
             for name in self._dice.sample(list(kinds), len(kinds)):
                 kinds[name]()
-                self.counted[name] += 1
+                self.fault_counts[name] += 1
                 self._admin.await_in_sync(TOPIC, len(NODES))
 
     def _kill(self) -> None:
@@ -112,33 +112,33 @@ class Cluster:
         thaw(node.pid)
 
     def _elect(self) -> None:
-        """Those that come first in each list of replicas lead again, where another does."""
-        places = {TOPIC: list(range(PARTITIONS))}
-        self._ask(lambda admin: admin.elect_leaders(PREFERRED, places, raise_errors=False))
+        """Elect the preferred leaders."""
+        partitions = {TOPIC: list(range(PARTITIONS))}
+        self._request(lambda admin: admin.elect_leaders(PREFERRED, partitions, raise_errors=False))
 
     def _reassign(self) -> None:
-        """The first replica of each partition is given up, and made anew as the last one."""
+        """Remove the first replica of each partition, then add it as the last."""
         first, *others = self._replicas
         self._replicas = [*others, first]
         for replicas in (others, self._replicas):
             self._admin.await_in_sync(TOPIC, self._assign(replicas))
 
     def _assign(self, replicas: list[int]) -> int:
-        """Ask for these replicas of every partition; how many they are."""
-        wanted = {TopicPartition(TOPIC, number): replicas for number in range(PARTITIONS)}
-        refused = self._ask(lambda admin: admin.alter_partition_reassignments(wanted))
+        """Assign these replicas to every partition; returns their number."""
+        assignment = {TopicPartition(TOPIC, number): replicas for number in range(PARTITIONS)}
+        refused = self._request(lambda admin: admin.alter_partition_reassignments(assignment))
         assert not any(refused.values()), refused
-        while self._ask(lambda admin: admin.list_partition_reassignments()):
+        while self._request(lambda admin: admin.list_partition_reassignments()):
             time.sleep(0.1)
         return len(replicas)
 
-    def _ask(self, question: Callable[[KafkaAdminClient], Any]) -> Any:
-        """The answer; asked again while a node that has just come back is not known as such."""
-        deadline = time.monotonic() + ASKED_SECONDS
+    def _request(self, call: Callable[[KafkaAdminClient], Any]) -> Any:
+        """The response; retried while a restarted node is not known yet."""
+        deadline = time.monotonic() + ADMIN_SECONDS
         while True:
             try:
                 with closing(KafkaAdminClient(bootstrap_servers=self.servers)) as admin:
-                    return question(admin)
+                    return call(admin)
             except KafkaError:
                 if time.monotonic() > deadline:
                     raise
@@ -146,11 +146,11 @@ class Cluster:
 
 
 @pytest.mark.timeout(SECONDS + 300)
-def test_nothing_that_happens_to_a_cluster_costs_a_record(tmp_path: Path) -> None:
+def test_cluster_faults_neither_lose_nor_duplicate_nor_reorder_records(tmp_path: Path) -> None:
     with ExitStack() as stack:
         cluster = Cluster(tmp_path, stack)
         enough = threading.Event()
-        faults = threading.Thread(target=cluster.suffer, args=(enough,))
+        faults = threading.Thread(target=cluster.cause_faults, args=(enough,))
         faults.start()
         started = time.monotonic()
         try:
@@ -160,22 +160,22 @@ def test_nothing_that_happens_to_a_cluster_costs_a_record(tmp_path: Path) -> Non
             faults.join()
         seconds = time.monotonic() - started
         found = read_each(cluster.servers, TOPIC, PARTITIONS, seconds=SECONDS)
-        check_order(_in_place(found, offsets), len(offsets), PARTITIONS)
+        check_order(_at_expected_offsets(found, offsets), len(offsets), PARTITIONS)
     cuts = sum(proxy.cuts for proxy in cluster.proxies)
     print(
-        f"{len(offsets):,} records in {seconds:.0f} s, {dict(cluster.counted)}, {cuts} cuts,"
-        f" {retried:,.0f} records sent again; 0 lost, 0 doubled, 0 out of order"
+        f"{len(offsets):,} records in {seconds:.0f} s, {dict(cluster.fault_counts)}, {cuts} cuts,"
+        f" {retried:,.0f} records sent again; 0 lost, 0 duplicated, 0 out of order"
     )
     assert cuts > 0
-    assert retried > 0, "every fault missed every batch; the test proves nothing"
+    assert retried > 0, "no fault hit a batch"
 
 
 def _produce(
     cluster: Cluster, faults: threading.Thread, enough: threading.Event
 ) -> tuple[array[int], float]:
-    """Send until there were records and faults enough; the offset of each, and the retries."""
+    """Send until there are enough records and faults; returns offsets and retry count."""
     offsets = array("q")
-    unseen: deque[FutureRecordMetadata] = deque()
+    unread: deque[FutureRecordMetadata] = deque()
     servers = ",".join(f"127.0.0.1:{proxy.port}" for proxy in cluster.proxies)
     with KafkaProducer(
         bootstrap_servers=servers,
@@ -187,25 +187,25 @@ def _produce(
         while number < RECORDS or faults.is_alive():
             if number >= RECORDS:
                 enough.set()
-            assert enough.is_set() or faults.is_alive(), "nothing happens to the cluster any more"
+            assert enough.is_set() or faults.is_alive(), "the thread of faults has ended"
             now = time.monotonic()
-            due += (now - before) * (RATE / SLOWER if enough.is_set() else RATE)
+            due += (now - before) * (RATE / SLOWDOWN if enough.is_set() else RATE)
             before = now
-            due = min(due, number + RATE)  # nothing is made up for after a long wait
+            due = min(due, number + RATE)  # no burst after a long wait
             while number < due:
                 value = numbered(number, VALUE_BYTES)
-                unseen.append(producer.send(TOPIC, value, partition=number % PARTITIONS))
+                unread.append(producer.send(TOPIC, value, partition=number % PARTITIONS))
                 number += 1
-            while len(unseen) > UNSEEN or (unseen and unseen[0].is_done):
-                offsets.append(unseen.popleft().get(timeout=SECONDS).offset)
+            while len(unread) > MAX_UNREAD or (unread and unread[0].is_done):
+                offsets.append(unread.popleft().get(timeout=SECONDS).offset)
             time.sleep(0.005)
         producer.flush(timeout=SECONDS)
-        offsets.extend(future.get(timeout=0).offset for future in unseen)
+        offsets.extend(future.get(timeout=0).offset for future in unread)
         return offsets, producer.metrics()["producer-metrics"]["record-retry-total"]
 
 
-def _in_place(found: Iterable[Stored], offsets: array[int]) -> Iterator[Stored]:
-    """The same, each held against the offset that its future told, if it did."""
+def _at_expected_offsets(found: Iterable[Stored], offsets: array[int]) -> Iterator[Stored]:
+    """The same records, each checked against the offset of its future, if known."""
     for record in found:
         assert offsets[int(record.value or b"-1")] in (-1, record.offset), record
         yield record

@@ -1,6 +1,6 @@
-"""Two workers that read, transform and write, killed (SIGKILL) again and again, and their broker.
+"""Two consume-transform-produce workers and their broker, killed (SIGKILL) repeatedly.
 
-What a reader of committed records sees is the input, transformed, once and in order.
+Committed records must be the transformed input, once and in order.
 ``KPROD_CAMPAIGN=long``: 100,000 records, 100 kills of workers and 10 of brokers, for the embedded
 broker and for Apache Kafka by both protocols.
 """
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.full
 ROOT = Path(__file__).parents[2]
 EMBEDDED = "embedded"
 BROKERS = [EMBEDDED, NEWEST, OLDER] if CAMPAIGN else [EMBEDDED]
-WORKERS = ((0, 2), (1, 3))  # the partitions of each
+WORKERS = ((0, 2), (1, 3))  # partitions of each
 PARTITIONS = 4
 MOVING = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -75,10 +75,10 @@ def running(kind: str, folder: Path) -> Iterator[Broker]:
 
 
 class Workers:
-    """Processes that transform; who gives up by itself is replaced."""
+    """Worker processes; one that exits by itself is restarted."""
 
     def __init__(self, bootstrap_servers: str, folder: Path) -> None:
-        self.gave_up = 0
+        self.exits = 0
         self._bootstrap_servers = bootstrap_servers
         self._errors = folder / "workers.log"
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -97,23 +97,23 @@ class Workers:
         self._processes[number].wait()
 
     def done(self) -> int:
-        """So many records are transformed and committed; 0 while the coordinator moves."""
+        """The number of records transformed and committed; 0 while the coordinator moves."""
         for number, process in self._processes.items():
             if process.poll() is not None:
-                self.gave_up += 1
-                assert self.gave_up < 100, self._errors.read_text()[-2000:]
+                self.exits += 1
+                assert self.exits < 100, self._errors.read_text()[-2000:]
                 self.start(number)
-        places = [TopicPartition(INPUT, number) for number in range(PARTITIONS)]
+        partitions = [TopicPartition(INPUT, number) for number in range(PARTITIONS)]
         try:
-            found = self._group.committed(places, timeout=PATIENCE)
+            found = self._group.committed(partitions, timeout=PATIENCE)
         except KafkaException as error:
             if error.args[0].code() not in MOVING:
                 raise
             return 0
-        return sum(max(place.offset, 0) for place in found)
+        return sum(max(partition.offset, 0) for partition in found)
 
     def await_done(self, records: int) -> None:
-        """Wait until at least so many records are transformed and committed."""
+        """Wait until at least so many are transformed and committed."""
         deadline = time.monotonic() + PATIENCE
         while self.done() < records:
             assert time.monotonic() < deadline, self._errors.read_text()[-2000:]
@@ -137,11 +137,11 @@ def fill(bootstrap_servers: str, first: int, end: int) -> None:
 
 
 def transform(broker: Broker, workers: Workers, size: Size) -> None:
-    """Have everything transformed, and kill a worker in each part of it but the last.
+    """Transform everything, and kill a worker in each part but the last.
 
-    The next part is written after the kill: the workers cannot be done before all kills are made.
+    The next part is written after the kill, so that the workers cannot finish before all kills.
     """
-    chance = random.Random(size.records)
+    rng = random.Random(size.records)
     parts = size.worker_kills + 1
     ends = [size.records * number // parts for number in range(parts + 1)]
     crashes = {parts * number // (size.broker_kills + 1) for number in range(size.broker_kills)}
@@ -150,8 +150,8 @@ def transform(broker: Broker, workers: Workers, size: Size) -> None:
     for part in range(size.worker_kills):
         fill(broker.bootstrap_servers, ends[part], ends[part + 1])
         workers.await_done(ends[part] + 1)
-        number = chance.randrange(len(WORKERS))
-        time.sleep(chance.random() * 0.03)  # somewhere in its next transaction
+        number = rng.randrange(len(WORKERS))
+        time.sleep(rng.random() * 0.03)  # during its next transaction
         workers.kill(number)
         workers.start(number)
         if part in crashes:
@@ -163,7 +163,7 @@ def transform(broker: Broker, workers: Workers, size: Size) -> None:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", BROKERS)
-def test_the_output_is_the_input_transformed_once(kind: str, tmp_path: Path) -> None:
+def test_killed_workers_transform_every_record_exactly_once(kind: str, tmp_path: Path) -> None:
     with running(kind, tmp_path) as broker:
         workers = Workers(broker.bootstrap_servers, tmp_path)
         started = time.monotonic()
@@ -173,15 +173,15 @@ def test_the_output_is_the_input_transformed_once(kind: str, tmp_path: Path) -> 
             workers.end()
         took = time.monotonic() - started
         found = committed(broker.bootstrap_servers, OUTPUT, PARTITIONS)
-        every = committed(
+        uncommitted = committed(
             broker.bootstrap_servers, OUTPUT, PARTITIONS, isolation="read_uncommitted"
         )
-    expected = sorted(lines(0, SIZE.records))  # partition after partition, in its order
+    expected = sorted(lines(0, SIZE.records))  # ordered by partition
     assert found == [value.upper() for _, value in expected]
     if CAMPAIGN:
-        assert len(every) > len(found), "no kill hit a transaction; the test proves nothing"
+        assert len(uncommitted) > len(found), "no kill hit a transaction"
     print(
         f"{kind}: {SIZE.records:,} records, {SIZE.worker_kills} kills of workers and"
-        f" {SIZE.broker_kills} of brokers in {took:.0f} s; {len(every) - len(found):,} records of"
-        f" transactions that were aborted; {workers.gave_up} workers gave up by themselves"
+        f" {SIZE.broker_kills} of brokers in {took:.0f} s; {len(uncommitted) - len(found):,}"
+        f" records of aborted transactions; {workers.exits} workers exited by themselves"
     )

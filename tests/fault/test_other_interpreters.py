@@ -29,7 +29,7 @@ print("fine")
 """
 
 
-SEND_MANY_BESIDE_ANOTHER = """
+SEND_MANY_BESIDE_SECOND_INTERPRETER = """
 import threading
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
@@ -54,10 +54,10 @@ with EmbeddedBroker(topics={"t": 1}) as broker:
         assert producer.flush(30).failed == 0
 print("fine")
 """
-"""As in mod_wsgi and uWSGI, where another interpreter is there from the beginning."""
+"""As in mod_wsgi and uWSGI, which start with a second interpreter."""
 
 
-TWO_KINDS_OF_CALLS = """
+SEND_AND_SEND_MANY = """
 import threading, time
 from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
@@ -86,7 +86,7 @@ print("fine")
 
 
 @pytest.mark.full
-def test_a_deep_copy_is_a_producer_of_its_own() -> None:
+def test_a_deep_copy_is_an_independent_producer() -> None:
     with (
         EmbeddedBroker(topics={"copied": 1}) as broker,
         KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
@@ -101,22 +101,22 @@ def test_a_deep_copy_is_a_producer_of_its_own() -> None:
 
 
 def run(program: str, *options: str) -> None:
-    ended = run_python(*options, "-c", program)
-    assert ended.stdout == "fine\n", ended.stderr
+    ran = run_python(*options, "-c", program)
+    assert ran.stdout == "fine\n", ran.stderr
 
 
 @pytest.mark.full
-def test_a_subinterpreter_imports_it_or_says_that_it_cannot() -> None:
+def test_a_subinterpreter_imports_kprod_or_raises_an_import_error() -> None:
     run(IN_A_SUBINTERPRETER)
 
 
 @pytest.mark.full
-def test_threads_that_wait_for_a_queue_know_whether_they_have_the_gil() -> None:
-    """PyGILState_Check says that each thread has it, once there was a second interpreter."""
-    run(SEND_MANY_BESIDE_ANOTHER)
+def test_threads_waiting_for_a_queue_do_not_deadlock_beside_a_second_interpreter() -> None:
+    """With a second interpreter, PyGILState_Check always returns true."""
+    run(SEND_MANY_BESIDE_SECOND_INTERPRETER)
 
 
 @pytest.mark.full
-def test_memory_of_batches_is_taken_where_tracemalloc_waits_for_the_gil() -> None:
-    """Before Python 3.13 its hook takes the GIL in a thread that has given it up."""
-    run(TWO_KINDS_OF_CALLS, "-X", "tracemalloc")
+def test_allocating_batches_does_not_deadlock_under_tracemalloc() -> None:
+    """Before Python 3.13 its hook takes the GIL in threads that have released it."""
+    run(SEND_AND_SEND_MANY, "-X", "tracemalloc")

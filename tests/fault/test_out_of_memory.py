@@ -1,4 +1,4 @@
-"""Any one allocation fails: in ``send`` it costs the record, in the sender's turn the producer."""
+"""A failed allocation in ``send`` loses the record, in the sender thread it ends the producer."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ TOPIC = "out-of-memory"
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_every_record_is_told_the_truth(codec: str) -> None:
-    pytest.importorskip("_testcapi", reason="this Python comes without its hooks into malloc")
+def test_reported_outcomes_are_correct_when_allocations_fail(codec: str) -> None:
+    pytest.importorskip("_testcapi", reason="this Python has no malloc hooks")
     with EmbeddedBroker(topics={TOPIC: 2}) as broker:
-        given = broker.bootstrap_servers, TOPIC, codec
-        said = json.loads(run_python("-m", "tests.fault.out_of_memory", *given).stdout)
+        args = broker.bootstrap_servers, TOPIC, codec
+        results = json.loads(run_python("-m", "tests.fault.out_of_memory", *args).stdout)
         found = Counter(
             int(stored.value or b"") for stored in read_back(broker.bootstrap_servers, TOPIC, 2)
         )
-    assert said["refused"] > 20, "hardly any allocation failed: this proves nothing"
-    assert set(found.values()) == {1}, "a record was doubled"
-    assert set(said["stored"]) <= found.keys(), "a record was lost"
-    assert not set(said["not stored"]) & found.keys(), "it was told as not stored"
-    assert (said["open"], said["taken"]) == ([], 0)
+    assert results["refused"] > 20, "too few allocations failed"
+    assert set(found.values()) == {1}, "a record was duplicated"
+    assert set(results["stored"]) <= found.keys(), "a record was lost"
+    assert not set(results["not stored"]) & found.keys(), "a record was stored despite its error"
+    assert (results["open"], results["allocated"]) == ([], 0)

@@ -1,10 +1,9 @@
-"""Crashes of the broker amid transactions.
+"""Crashes of the broker during transactions.
 
-Each point is what is on disk before a coordinator, a producer or a marker writes something: a
-workload of transactions over two partitions and a group's offsets is recorded with a copy of the
-data at each of these moments. The data are opened as after a crash. What was committed has to be
-there as a whole, what was aborted must not be, and a transaction whose producer had no answer is
-one of the two, with its offsets. Nothing may stay undecided.
+A workload of transactions over two partitions and a group's offsets copies the data directory
+before every write of a coordinator, producer or marker. Each copy is opened as after a crash.
+Committed transactions must be complete, aborted ones absent, and one without a response is either,
+together with its offsets. No transaction may stay open.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ NAMES = ("one", "two")
 
 
 class RecordingClock(SystemClock):
-    """Calls ``record`` before it tells the time, as whoever writes asks for it first."""
+    """Calls ``record`` first: every write starts by reading the clock."""
 
     def __init__(self, record: Callable[[], None]) -> None:
         self._record = record
@@ -47,30 +46,30 @@ class RecordingClock(SystemClock):
 
 
 @dataclass(frozen=True)
-class Known:
-    """What producers were told: the numbers of the transactions that ended in each way.
+class Outcomes:
+    """The transactions that producers know as committed or aborted.
 
-    ``asked`` is the one, if any, whose end was asked for and not answered.
+    ``unanswered`` is one whose end was requested without a response, if any.
     """
 
     committed: tuple[int, ...] = ()
     aborted: tuple[int, ...] = ()
-    asked: int | None = None
+    unanswered: int | None = None
 
 
 @dataclass
 class Workload:
-    """Records a copy of the data before each write, with what was known then."""
+    """Copies the data before each write, together with the known outcomes."""
 
     folder: Path
     version: int
     transactions: int
-    chance: random.Random
-    known: Known = field(default_factory=Known)
-    points: list[tuple[Path, Known]] = field(default_factory=list)
+    rng: random.Random
+    outcomes: Outcomes = field(default_factory=Outcomes)
+    points: list[tuple[Path, Outcomes]] = field(default_factory=list)
 
     def run(self) -> None:
-        """All transactions, of two producers in turn."""
+        """Run all transactions, alternating between two producers."""
         config = TransactionConfig(transaction_version=self.version)
         data = self.folder / "data"
         with running_node(
@@ -91,28 +90,28 @@ class Workload:
             self._record()
 
     def _transaction(self, producer: AskingProducer, number: int) -> None:
-        if self.chance.random() < 0.2:
+        if self.rng.random() < 0.2:
             assert producer.init() is ErrorCode.none
-        for partition in self.chance.sample([0, 1], self.chance.randint(1, 2)):
-            for part in range(self.chance.randint(1, 2)):
+        for partition in self.rng.sample([0, 1], self.rng.randint(1, 2)):
+            for part in range(self.rng.randint(1, 2)):
                 value = b"%d-%d" % (number, part)
                 assert producer.send(value, partition=partition) is ErrorCode.none
         assert producer.commit_offset(number, group=producer.identity.name) is ErrorCode.none
-        self.known = replace(self.known, asked=number)
-        commits = self.chance.random() < 0.6
+        self.outcomes = replace(self.outcomes, unanswered=number)
+        commits = self.rng.random() < 0.6
         assert producer.end(committed=commits) is ErrorCode.none
         kind = "committed" if commits else "aborted"
-        told = (*getattr(self.known, kind), number)
-        self.known = replace(self.known, asked=None, **{kind: told})
+        numbers = (*getattr(self.outcomes, kind), number)
+        self.outcomes = replace(self.outcomes, unanswered=None, **{kind: numbers})
 
     def _record(self) -> None:
         image = self.folder / f"{len(self.points):05d}"
         shutil.copytree(self.folder / "data", image)
-        self.points.append((image, self.known))
+        self.points.append((image, self.outcomes))
 
 
-def judge(image: Path, known: Known, version: int) -> None:
-    """Open the data as after a crash. ``AssertionError`` says what is wrong with them."""
+def check_image(image: Path, outcomes: Outcomes, version: int) -> None:
+    """Open the data as after a crash and check them."""
     config = TransactionConfig(transaction_version=version)
     with running_node(image, log_config=CONFIG, transaction_config=config) as node:
         topic = node.topics.find("t")
@@ -120,7 +119,7 @@ def judge(image: Path, known: Known, version: int) -> None:
             return
         for name in NAMES:
             producer = AskingProducer(partial(ask, node), max(version, 1), name)
-            # An open transaction is aborted first, at the first attempt.
+            # The first attempt aborts an open transaction.
             codes = [producer.init(), producer.init()]
             assert codes[-1] is ErrorCode.none, (image, codes)
         seen = {
@@ -128,20 +127,20 @@ def judge(image: Path, known: Known, version: int) -> None:
             for log in topic.partitions
             for record in log.records(committed=True)
         }
-        assert set(known.committed) <= seen, (image, known, seen)
-        assert not seen & set(known.aborted), (image, known, seen)
-        assert seen <= {*known.committed, known.asked}, (image, known, seen)
+        assert set(outcomes.committed) <= seen, (image, outcomes, seen)
+        assert not seen & set(outcomes.aborted), (image, outcomes, seen)
+        assert seen <= {*outcomes.committed, outcomes.unanswered}, (image, outcomes, seen)
         for at, name in enumerate(NAMES):
-            mine = [number for number in seen if number % 2 == at]
-            assert offset_of(node, name) == max(mine, default=-1), (image, known, seen)
+            own = [number for number in seen if number % 2 == at]
+            assert offset_of(node, name) == max(own, default=-1), (image, outcomes, seen)
         for log in topic.partitions:
             assert log.last_stable_offset == log.end_offset, (image, log.where)
-    problems = [found for path in image.glob("*-0") for found in check_directory(path)]
-    assert not problems, (image, problems)
+    errors = [found for path in image.glob("*-0") for found in check_directory(path)]
+    assert not errors, (image, errors)
 
 
 def offset_of(node: Node, group: str) -> int:
-    """How far a group has come."""
+    """The committed offset of a group."""
     topics: list[dict[str, Any]] = [{"name": "t", "partition_indexes": [0]}]
     groups = [{"group_id": group, "topics": topics}]
     answer = ask(node, ApiKey.OFFSET_FETCH, 8, groups=groups, require_stable=True)
@@ -151,9 +150,9 @@ def offset_of(node: Node, group: str) -> int:
 
 
 @pytest.mark.parametrize("version", one_of(2, 0))
-def test_crashes_leave_every_transaction_whole(version: int, tmp_path: Path) -> None:
+def test_transactions_are_atomic_after_a_crash(version: int, tmp_path: Path) -> None:
     workload = Workload(tmp_path, version, 10 if FULL else 2, random.Random("few"))
     workload.run()
-    for image, known in workload.points:
-        judge(image, known, version)
+    for image, outcomes in workload.points:
+        check_image(image, outcomes, version)
     assert len(workload.points) > 10

@@ -1,4 +1,4 @@
-"""Programs of other frameworks: ``make frameworks`` runs them, in environments of their own."""
+"""Programs of other frameworks; ``make frameworks`` runs them in separate environments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs of docs/frameworks.md run with the frameworks themselves, and produce by kprod"""
+"""The programs of docs/frameworks.md run with the frameworks and produce with kprod."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ PAGE = (ROOT / "docs" / "frameworks.md").read_text()
 PROGRAMS = dict(PROGRAM.findall(PAGE))
 SECONDS = 90
 
-WITNESS = """
+LOG_SETUP = """
 import logging
 logging.getLogger("kprod").setLevel(logging.DEBUG)
 logging.getLogger("kprod").addHandler(logging.FileHandler("kprod.log"))
 """
-"""Stands before each program: what kprod logs tells that it was kprod."""
+"""Prepended to each program: the log proves that kprod was used."""
 
 EXPECTED = {
     "faststream_aiokafka": {"registered": b"User: 1 - John registered"},
@@ -39,7 +39,7 @@ EXPECTED = {
     "celery_kombu": {"celery": b'"task": "add"', "letters": b"application/json"},
     "airflow_hook": {"deployed": b"done"},
 }
-"""What is found in a value of which topic."""
+"""A part of a record value, by topic."""
 ARGUMENTS = {"faust_streaming": ["worker", "--without-web"]}
 
 
@@ -49,11 +49,11 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield broker
 
 
-def test_every_program_is_expected_to_produce() -> None:
+def test_every_program_of_the_page_has_an_expected_record() -> None:
     assert PROGRAMS.keys() == EXPECTED.keys()
 
 
-def test_the_page_names_the_versions_that_are_installed() -> None:
+def test_the_page_names_the_installed_versions() -> None:
     files = ("requirements.txt", "requirements-airflow.txt")
     required = [(Path(__file__).parent / name).read_text() for name in files]
     versions = re.findall(r"^[\w\[\],-]+==([\d.]+)$", "\n".join(required), re.MULTILINE)
@@ -63,9 +63,9 @@ def test_the_page_names_the_versions_that_are_installed() -> None:
 
 @pytest.mark.timeout(4 * SECONDS)
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_program_produces_by_kprod(name: str, broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_a_program_produces_with_kprod(name: str, broker: EmbeddedBroker, tmp_path: Path) -> None:
     code = PROGRAMS[name].replace("localhost:9092", broker.bootstrap_servers)
-    (tmp_path / f"{name}.py").write_text(WITNESS + code)
+    (tmp_path / f"{name}.py").write_text(LOG_SETUP + code)
     environment = "airflow" if name.startswith("airflow") else "others"
     command = [str(ENVIRONMENTS / environment / "bin" / "python"), f"{name}.py"]
     with (tmp_path / "output").open("wb") as output:
@@ -77,17 +77,17 @@ def test_a_program_produces_by_kprod(name: str, broker: EmbeddedBroker, tmp_path
             stderr=output,
         )
         try:
-            found = all(_comes(broker, topic, part) for topic, part in EXPECTED[name].items())
+            found = all(_arrives(broker, topic, part) for topic, part in EXPECTED[name].items())
         finally:
             _end(running)
     assert found, (tmp_path / "output").read_text()
     assert "is made with" in (tmp_path / "kprod.log").read_text()
 
 
-def _comes(broker: EmbeddedBroker, topic: str, part: bytes) -> bool:
+def _arrives(broker: EmbeddedBroker, topic: str, part: bytes) -> bool:
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
-        with suppress(BrokerError):  # the topic is not there yet
+        with suppress(BrokerError):  # the topic does not exist yet
             records = read_topic(broker.bootstrap_servers, topic)
             if any(part in (record.value or b"") for _, record in records):
                 return True

@@ -1,4 +1,4 @@
-"""A thousand requests to each server that forks workers, by a producer made before the fork"""
+"""A thousand requests to each forking server, with a producer made before the fork."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SERVERS = {
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_a_server(server: str, tmp_path: Path) -> None:
+def test_forked_workers_of_a_server_produce(server: str, tmp_path: Path) -> None:
     program, *arguments = SERVERS[server]
     check_server([str(PROGRAMS / program), *arguments], REQUESTS, tmp_path / "log")
 

@@ -16,7 +16,7 @@ from kprod.broker import ApiKey, Authentication, EmbeddedBroker, Fault, make_lis
 from kprod.clock import SystemClock
 from kprod.errors import KprodTimeoutError, SaslAuthenticationError
 from kprod.security import FromEnvironment, FromFile
-from tests.fault.names import Names
+from tests.fault.loopback_resolver import LoopbackResolver
 from tests.support.certificates import Certificates
 from tests.support.committed_records import read_back
 from tests.support.frame_proxy import FrameProxy, Spoil
@@ -158,7 +158,7 @@ def test_an_interrupted_login_is_retried(mechanism: str, how: str, guarded: Guar
     topic, sent, cuts = f"cut-{mechanism}-{how}", 0, 0
     options = guarded.secrets("plain", mechanism)
     with FrameProxy(int(guarded.address("plain", mechanism).rpartition(":")[2])) as proxy:
-        with Names(proxy.port).producer(**options) as first:
+        with LoopbackResolver(proxy.port).producer(**options) as first:
             first.send(topic, b"%d" % sent).get(20)
         for api in (VERSIONS, MECHANISM, MESSAGE):
             for before in BEFORE[mechanism] if api is MESSAGE else [[]]:
@@ -167,7 +167,7 @@ def test_an_interrupted_login_is_retried(mechanism: str, how: str, guarded: Guar
                 for at in range(0, size + 1, STEP):
                     proxy.arm(*before, Spoil(api, how, at, reset=at % 2 == 1))
                     sent, cuts = sent + 1, cuts + 1
-                    with Names(proxy.port).producer(**options) as producer:
+                    with LoopbackResolver(proxy.port).producer(**options) as producer:
                         producer.send(topic, b"%d" % sent).get(20)
                     assert not proxy.armed
     found = read_back(guarded.address("plain", "none"), topic, 1)

@@ -1,4 +1,4 @@
-"""A producer that finds every broker at one port of loopback, or nowhere, whatever it is told."""
+"""Producers that resolve every broker to a loopback port, or to nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from kprod import KafkaProducer
 from kprod.transport.tcp import Address, TcpBackend
 
-AT_ONCE: dict[str, Any] = dict.fromkeys(
+NO_BACKOFF: dict[str, Any] = dict.fromkeys(
     (
         "reconnect_backoff_ms",
         "reconnect_backoff_max_ms",
@@ -18,26 +18,26 @@ AT_ONCE: dict[str, Any] = dict.fromkeys(
     ),
     1,
 )
-"""Options of a producer that hardly pauses between attempts."""
+"""Options of a producer that retries almost without pauses."""
 
 
-class Names:
-    """What names resolve to: a port of loopback, or nothing at all."""
+class LoopbackResolver:
+    """Resolves every name to a port of loopback, or fails."""
 
     def __init__(self, port: int | None = None) -> None:
         self.port = port
-        self.asked = 0
+        self.lookups = 0
 
     def resolve(self, host: str, port: int) -> list[Address]:
-        self.asked += 1
+        self.lookups += 1
         if self.port is None:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [Address(socket.AF_INET, ("127.0.0.1", self.port))]
 
     def producer(self, **options: object) -> KafkaProducer:
-        """One that asks us for every address."""
+        """A producer that uses this resolver."""
         return KafkaProducer(
             bootstrap_servers="somewhere:9092",
             transport=lambda: TcpBackend(resolver=self.resolve),
-            **{**AT_ONCE, **options},
+            **{**NO_BACKOFF, **options},
         )
