@@ -57,7 +57,7 @@ def servers(shared_broker: EmbeddedBroker) -> str:
 
 
 @pytest.fixture
-def nobody() -> str:
+def unreachable() -> str:
     """An address without a broker."""
     return f"127.0.0.1:{free_port()}"
 

@@ -30,7 +30,7 @@ LONG = 30.0
 BROKER = {"topics": {"orders": 2, DEAD_LETTERS: 1}}
 
 
-def producer(broker: EmbeddedBroker, **options: Any) -> KafkaProducer:
+def new_producer(broker: EmbeddedBroker, **options: Any) -> KafkaProducer:
     return KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers,
         client_id=CLIENT,
@@ -52,8 +52,8 @@ def letter_headers(letter: Any) -> dict[str, str]:
     }
 
 
-def letter_metrics(made: KafkaProducer) -> tuple[float, float]:
-    metrics = made.metrics()["producer-metrics"]
+def letter_metrics(producer: KafkaProducer) -> tuple[float, float]:
+    metrics = producer.metrics()["producer-metrics"]
     return metrics["dead-letter-total"], metrics["dead-letter-error-total"]
 
 
@@ -63,15 +63,15 @@ def refusing(broker: EmbeddedBroker, client_id: str = CLIENT) -> Any:
 
 
 def test_a_record_refused_by_the_broker_becomes_a_dead_letter(broker: EmbeddedBroker) -> None:
-    with producer(broker, value_serializer="json") as made:
+    with new_producer(broker, value_serializer="json") as producer:
         with refusing(broker):
-            future = made.send("orders", {"a": 1}, b"k", [("h", b"1")], 1, 5)
-            made.flush()
-            stamped = made.send("orders", {"a": 2})
-            made.flush()
+            future = producer.send("orders", {"a": 1}, b"k", [("h", b"1")], 1, 5)
+            producer.flush()
+            stamped = producer.send("orders", {"a": 2})
+            producer.flush()
         assert isinstance(future.exception, BrokerError)
-        assert letter_metrics(made) == (2, 0)
-        assert made.send("orders", {"a": 3}).get(10).offset == 0
+        assert letter_metrics(producer) == (2, 0)
+        assert producer.send("orders", {"a": 3}).get(10).offset == 0
     letter, other = letters(broker)
     assert other.timestamp == stamped.timestamp
     assert letter_headers(other)["timestamp"] == str(stamped.timestamp)
@@ -90,15 +90,15 @@ def test_a_record_refused_by_the_broker_becomes_a_dead_letter(broker: EmbeddedBr
 
 def test_large_keys_and_values_are_truncated_in_dead_letters(broker: EmbeddedBroker) -> None:
     with (
-        producer(broker, value_serializer="int", max_request_size=100_000) as made,
+        new_producer(broker, value_serializer="int", max_request_size=100_000) as producer,
         pytest.raises(RecordTooLargeError),
     ):
-        made.send("orders", 7, key=bytes(200_000))
-    with producer(broker, max_request_size=100_000) as made:
+        producer.send("orders", 7, key=bytes(200_000))
+    with new_producer(broker, max_request_size=100_000) as producer:
         with refusing(broker):
-            made.send("orders", bytes(99_850), b"key", [("h", b"1")])
-            made.flush()
-        assert letter_metrics(made) == (1, 0)
+            producer.send("orders", bytes(99_850), b"key", [("h", b"1")])
+            producer.flush()
+        assert letter_metrics(producer) == (1, 0)
     first, second = letters(broker)
     assert (len(first.key), first.value, letter_headers(first)["truncated"]) == (
         16_384,
@@ -114,14 +114,14 @@ def test_large_keys_and_values_are_truncated_in_dead_letters(broker: EmbeddedBro
 
 def test_a_dead_letter_holds_a_buffer_as_it_was_when_sent(broker: EmbeddedBroker) -> None:
     buffer, view = bytearray(b"first"), memoryview(bytearray(b"seen"))
-    with producer(broker) as made:
+    with new_producer(broker) as producer:
         with refusing(broker):
-            made.send("orders", buffer, buffer)
-            made.send("orders", view)
+            producer.send("orders", buffer, buffer)
+            producer.send("orders", view)
             buffer[:] = b"later"
             view.release()
-            made.flush()
-        assert letter_metrics(made) == (2, 0)
+            producer.flush()
+        assert letter_metrics(producer) == (2, 0)
     assert {(r.key, r.value) for r in letters(broker)} == {(b"first", b"first"), (None, b"seen")}
 
 
@@ -144,11 +144,11 @@ RECURSIVE.append(RECURSIVE)
 def test_values_that_cannot_be_encoded_are_in_the_dead_letter_as_repr(
     broker: EmbeddedBroker, serializer: Any, value: Any, kept: str, message: str
 ) -> None:
-    with producer(broker, value_serializer=serializer) as made:
+    with new_producer(broker, value_serializer=serializer) as producer:
         with pytest.raises(SerializationError):
-            made.send("orders", value)
-        made.flush()
-        assert letter_metrics(made) == (1, 0)
+            producer.send("orders", value)
+        producer.flush()
+        assert letter_metrics(producer) == (1, 0)
     (letter,) = letters(broker)
     assert json.loads(letter.value) == kept
     assert message in letter_headers(letter)["message"]
@@ -165,13 +165,13 @@ def test_values_that_cannot_be_encoded_are_in_the_dead_letter_as_repr(
 def test_a_dead_letter_holds_a_value_refused_by_send_unchanged(
     broker: EmbeddedBroker, value: Any, change: Any, kept: bytes
 ) -> None:
-    with producer(broker, key_serializer="str", value_serializer="int") as made:
+    with new_producer(broker, key_serializer="str", value_serializer="int") as producer:
         for _ in range(50):  # the first waits for the letter producer, the others for the first
             with pytest.raises(SerializationError):
-                made.send("orders", value)
+                producer.send("orders", value)
         change(value)
-        made.flush()
-        assert letter_metrics(made) == (50, 0)
+        producer.flush()
+        assert letter_metrics(producer) == (50, 0)
     assert {letter.value for letter in letters(broker)} == {kept}
 
 
@@ -181,10 +181,10 @@ def test_a_dead_letter_holds_a_value_refused_by_send_unchanged(
 def test_an_invalid_argument_makes_a_dead_letter(
     broker: EmbeddedBroker, invalid: dict[str, Any]
 ) -> None:
-    with producer(broker) as made:
+    with new_producer(broker) as producer:
         with pytest.raises((ValueError, TypeError)):
-            made.send(**{"topic": "orders", "value": b"1", "key": b"k", **invalid})
-        made.flush()
+            producer.send(**{"topic": "orders", "value": b"1", "key": b"k", **invalid})
+        producer.flush()
     (letter,) = letters(broker)
     assert (letter.key, letter.value) == (b"k", b"1")
     assert letter_headers(letter)["topic"] == invalid.get("topic", "orders")
@@ -207,21 +207,21 @@ async def test_a_partitioner_that_fails_under_asyncio_makes_one_dead_letter(
 
 
 def test_a_transient_error_makes_no_dead_letter(broker: EmbeddedBroker) -> None:
-    with producer(broker, max_block_ms=50) as made:
+    with new_producer(broker, max_block_ms=50) as producer:
         with (
             broker.faults.active(Fault(api=ApiKey.METADATA, times=None, drop=True)),
             pytest.raises(KprodTimeoutError),
         ):
-            made.send("orders", b"")
-        made.flush()
+            producer.send("orders", b"")
+        producer.flush()
     assert letters(broker) == []
 
 
 def test_records_abandoned_by_close_become_dead_letters(broker: EmbeddedBroker) -> None:
-    made = producer(broker, linger_ms=60_000)
+    producer = new_producer(broker, linger_ms=60_000)
     with broker.faults.active(Fault(api=ApiKey.PRODUCE, client_id=CLIENT, times=None, drop=True)):
-        made.send("orders", b"late")
-        made.close(0.2)
+        producer.send("orders", b"late")
+        producer.close(0.2)
     await_true(lambda: letters(broker), 20)  # written in the background
     (letter,) = letters(broker)
     assert letter.value == b"late"
@@ -230,24 +230,24 @@ def test_records_abandoned_by_close_become_dead_letters(broker: EmbeddedBroker) 
 
 
 def test_a_failed_dead_letter_makes_no_other(broker: EmbeddedBroker) -> None:
-    with producer(broker) as made:
+    with new_producer(broker) as producer:
         with refusing(broker), refusing(broker, LETTERS):
             with pytest.raises(BrokerError):
-                made.send(DEAD_LETTERS, b"to the dead-letter topic").get(10)
+                producer.send(DEAD_LETTERS, b"to the dead-letter topic").get(10)
             with pytest.raises(BrokerError):
-                made.send("orders", b"lost").get(10)
-            made.flush()
-        assert letter_metrics(made) == (0, 1)
+                producer.send("orders", b"lost").get(10)
+            producer.flush()
+        assert letter_metrics(producer) == (0, 1)
     assert letters(broker) == []
 
 
 def test_every_api_makes_dead_letters(broker: EmbeddedBroker) -> None:
     """``flush`` after ``close`` returns although no thread is left to report letters."""
     options: dict[str, Any] = {"client_id": CLIENT, "dead_letter_topic": DEAD_LETTERS}
-    with producer(broker) as made, refusing(broker):
-        made.send_many("orders", [b"1", b"2"])
-        made.flush()
-    assert made.flush(LONG).pending == 0
+    with new_producer(broker) as producer, refusing(broker):
+        producer.send_many("orders", [b"1", b"2"])
+        producer.flush()
+    assert producer.flush(LONG).pending == 0
     native = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **options)
     with refusing(broker):
         native.send("orders", b"3")
@@ -283,13 +283,13 @@ def test_the_confluent_producer_makes_dead_letters(broker: EmbeddedBroker) -> No
             "dead.letter.topic": DEAD_LETTERS,
             "on_delivery": lambda error, message: reports.append((error, message.key())),
         }
-    ) as made:
+    ) as producer:
         with refusing(broker):
-            made.produce("orders", "1", "a", headers={"h": "1"})
-            assert made.flush(10) == 0
-        made.produce("orders", "2", "b", partition=7)
-        made.produce("orders", "3", "c")
-        assert made.flush(10) == 0
+            producer.produce("orders", "1", "a", headers={"h": "1"})
+            assert producer.flush(10) == 0
+        producer.produce("orders", "2", "b", partition=7)
+        producer.produce("orders", "3", "c")
+        assert producer.flush(10) == 0
     assert [(error and error.name(), key) for error, key in reports] == [
         ("INVALID_RECORD", b"a"),
         ("_UNKNOWN_PARTITION", b"b"),
@@ -311,24 +311,24 @@ def test_records_of_the_confluent_producer_for_a_missing_topic_become_dead_lette
     with EmbeddedBroker(topics={DEAD_LETTERS: 1}, auto_create_topics=False) as broker:
         options = {"dead.letter.topic": DEAD_LETTERS, "message.timeout.ms": timeout_ms}
         servers = {"bootstrap.servers": broker.bootstrap_servers}
-        with confluent.Producer({**servers, **options}) as made:
-            made.produce("missing", "1", "a", headers={"h": "1"})
+        with confluent.Producer({**servers, **options}) as producer:
+            producer.produce("missing", "1", "a", headers={"h": "1"})
             if reason == "Purged":
-                made.purge()
-            assert made.flush(10) == 0
+                producer.purge()
+            assert producer.flush(10) == 0
         (letter,) = letters(broker)
     assert (letter.key, letter.value, letter.headers[0]) == (b"a", b"1", ("h", b"1"))
     assert letter_headers(letter)["reason"] == reason
 
 
 def test_dead_letters_are_not_part_of_the_transaction(broker: EmbeddedBroker) -> None:
-    with producer(broker, transactional_id="t") as made:
-        made.init_transactions()
-        made.begin_transaction()
-        made.send("orders", b"aborted").get(10)
+    with new_producer(broker, transactional_id="t") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("orders", b"aborted").get(10)
         with refusing(broker), pytest.raises(BrokerError):
-            made.send("orders", b"refused").get(10)
-        made.abort_transaction()
+            producer.send("orders", b"refused").get(10)
+        producer.abort_transaction()
     (letter,) = letters(broker)
     assert letter.value == b"refused"
 

@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 import aiokafka
-import aiokafka.errors as theirs
+import aiokafka.errors as aiokafka_errors
 import confluent_kafka
 import pytest
 from aiokafka import structs
@@ -53,9 +53,9 @@ async def test_records_are_sent_and_closed_producers_refuse_as_in_aiokafka(share
     assert await producer.partitions_for("t") == {0, 1}
     await producer.stop()
     await producer.stop()
-    with pytest.raises(theirs.ProducerClosed):
+    with pytest.raises(aiokafka_errors.ProducerClosed):
         await producer.send("t", b"v")
-    with pytest.raises(theirs.ProducerClosed):
+    with pytest.raises(aiokafka_errors.ProducerClosed):
         await producer.start()
 
 
@@ -105,13 +105,13 @@ async def test_serializers_and_partitioner_of_the_application_are_used(shared: M
 
 async def test_errors_are_caught_as_aiokafkas_classes(shared: Make) -> None:
     async with shared() as producer:
-        with pytest.raises(theirs.MessageSizeTooLargeError):
+        with pytest.raises(aiokafka_errors.MessageSizeTooLargeError):
             await producer.send("t", bytes(3_000_000))
         with pytest.raises(TypeError, match="key or value"):
             await producer.send("t")
         with pytest.raises(ValueError, match="no partition 9"):
             await producer.send("t", b"v", partition=9)
-        with pytest.raises(theirs.IllegalStateError):  # no transactional_id
+        with pytest.raises(aiokafka_errors.IllegalStateError):  # no transactional_id
             await producer.begin_transaction()
 
 
@@ -122,7 +122,7 @@ async def test_start_fails_once_no_address_can_be_reached(names: str, kind: Any)
     servers = [f"{name}:{free_port()}" for name in names.split()]
     producer = kind(bootstrap_servers=servers, request_timeout_ms=600_000)
     for _ in range(2):
-        with pytest.raises(theirs.KafkaConnectionError, match="Unable to bootstrap from"):
+        with pytest.raises(aiokafka_errors.KafkaConnectionError, match="Unable to bootstrap from"):
             await asyncio.wait_for(producer.start(), LONG)
     await producer.stop()
 
@@ -135,11 +135,11 @@ async def test_start_can_be_repeated_until_a_broker_is_available(
     producer = make(request_timeout_ms=300, **options)
     broker.stop()
     for _ in range(2):
-        with pytest.raises(theirs.KafkaConnectionError, match="no broker could be asked"):
+        with pytest.raises(aiokafka_errors.KafkaConnectionError, match="no broker could be asked"):
             await producer.start()
     broker.start()
     while True:
-        with suppress(theirs.KafkaConnectionError):
+        with suppress(aiokafka_errors.KafkaConnectionError):
             await producer.start()
             break
     await producer.start()  # idempotent
@@ -166,10 +166,10 @@ async def test_a_failed_start_of_the_context_manager_closes_the_producer() -> No
     producer = AIOKafkaProducer(
         bootstrap_servers=f"127.0.0.1:{free_port()}", request_timeout_ms=100
     )
-    with pytest.raises(theirs.KafkaConnectionError):
+    with pytest.raises(aiokafka_errors.KafkaConnectionError):
         async with producer:
             pass
-    with pytest.raises(theirs.ProducerClosed):
+    with pytest.raises(aiokafka_errors.ProducerClosed):
         await producer.start()
 
 
@@ -178,9 +178,9 @@ async def test_a_missing_topic_is_looked_up_for_request_timeout_ms() -> None:
         async with AIOKafkaProducer(
             bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=200
         ) as producer:
-            with pytest.raises(theirs.UnknownTopicOrPartitionError, match="missing"):
+            with pytest.raises(aiokafka_errors.UnknownTopicOrPartitionError, match="missing"):
                 await asyncio.wait_for(producer.send_and_wait("missing", b"v"), LONG)
-            with pytest.raises(theirs.UnknownTopicOrPartitionError, match="missing"):
+            with pytest.raises(aiokafka_errors.UnknownTopicOrPartitionError, match="missing"):
                 await asyncio.wait_for(producer.partitions_for("missing"), LONG)
             stored = await producer.send_and_wait("t", b"v")
             assert stored is not None
@@ -193,7 +193,7 @@ async def test_an_exception_in_a_transaction_propagates_if_the_transaction_canno
 ) -> None:
     async def fail() -> None:
         async with producer.transaction():
-            with pytest.raises(theirs.TransactionalIdAuthorizationFailed):
+            with pytest.raises(aiokafka_errors.TransactionalIdAuthorizationFailed):
                 await producer.send_and_wait("t", b"v")
             raise ZeroDivisionError
 
@@ -208,7 +208,9 @@ async def test_a_transaction_commits_after_one_whose_commit_was_refused(
 ) -> None:
     async with make(transactional_id="x") as producer:
         broker.faults.add(Fault(api=ApiKey.PRODUCE, error=29))
-        with pytest.raises(theirs.TopicAuthorizationFailedError, match="can only be aborted"):
+        with pytest.raises(
+            aiokafka_errors.TopicAuthorizationFailedError, match="can only be aborted"
+        ):
             async with producer.transaction():
                 await producer.send("t", b"1")
         async with producer.transaction():
@@ -219,12 +221,12 @@ async def test_a_transaction_commits_after_one_whose_commit_was_refused(
 async def test_transactional_calls_at_the_wrong_time_are_illegal_operations(shared: Make) -> None:
     async with shared() as producer:
         for call in (producer.begin_transaction, producer.commit_transaction):
-            with pytest.raises(theirs.IllegalOperation):
+            with pytest.raises(aiokafka_errors.IllegalOperation):
                 await call()
     async with shared(transactional_id="x") as producer:
-        with pytest.raises(theirs.IllegalOperation):
+        with pytest.raises(aiokafka_errors.IllegalOperation):
             await producer.send("t", b"v")
-        with pytest.raises(theirs.IllegalOperation):
+        with pytest.raises(aiokafka_errors.IllegalOperation):
             await producer.send_offsets_to_transaction({}, "")
         async with producer.transaction():
             with pytest.raises(ValueError, match="not a consumer group"):
@@ -239,7 +241,7 @@ async def test_send_is_refused_while_a_transaction_ends(shared: Make, end: str) 
         ending = asyncio.create_task(getattr(producer, end)())
         await asyncio.sleep(0)
         for send in (producer.send, producer.send_and_wait):
-            with pytest.raises(theirs.IllegalOperation):
+            with pytest.raises(aiokafka_errors.IllegalOperation):
                 await send("t", b"v")
         await ending
 
@@ -346,7 +348,7 @@ async def test_the_future_of_a_failed_record_raises(broker: EmbeddedBroker, make
     future, cancelled = await producer.send("t", b"v"), await producer.send("t", b"v")
     cancelled.cancel()
     broker.stop()
-    with pytest.raises(theirs.KafkaTimeoutError):
+    with pytest.raises(aiokafka_errors.KafkaTimeoutError):
         await future
     await producer.stop()
 
@@ -367,13 +369,13 @@ MINE = {"transactional_id": "mine"}
 @pytest.mark.parametrize(
     ("api", "code", "options", "error"),
     [
-        (ApiKey.FIND_COORDINATOR, 53, MINE, theirs.TransactionalIdAuthorizationFailed),
-        (ApiKey.INIT_PRODUCER_ID, 53, MINE, theirs.TransactionalIdAuthorizationFailed),
+        (ApiKey.FIND_COORDINATOR, 53, MINE, aiokafka_errors.TransactionalIdAuthorizationFailed),
+        (ApiKey.INIT_PRODUCER_ID, 53, MINE, aiokafka_errors.TransactionalIdAuthorizationFailed),
         (
             ApiKey.INIT_PRODUCER_ID,
             31,
             {"enable_idempotence": True},
-            theirs.ClusterAuthorizationFailedError,
+            aiokafka_errors.ClusterAuthorizationFailedError,
         ),
     ],
 )
@@ -383,13 +385,13 @@ async def test_every_start_raises_while_authorization_is_missing(
     api: ApiKey,
     code: int,
     options: dict[str, Any],
-    error: type[theirs.KafkaError],
+    error: type[aiokafka_errors.KafkaError],
 ) -> None:
     broker.faults.add(Fault(api=api, error=code, times=None))
     producer = make(**options)
-    words = "of 'mine'" if options is MINE else "producer id"
+    message = "of 'mine'" if options is MINE else "producer id"
     for _ in range(2):
-        with pytest.raises(error, match=words) as caught:
+        with pytest.raises(error, match=message) as caught:
             await producer.start()
         assert options is not MINE or caught.value.next_step is NextStep.CLOSE
     await producer.stop()
@@ -403,9 +405,9 @@ async def test_a_denied_group_fails_the_transaction_until_it_is_aborted(
     broker.faults.add(Fault(api=api, error=30))
     async with make(**MINE) as producer:
         await producer.begin_transaction()
-        with pytest.raises(theirs.GroupAuthorizationFailedError, match="only be aborted"):
+        with pytest.raises(aiokafka_errors.GroupAuthorizationFailedError, match="only be aborted"):
             await producer.send_offsets_to_transaction({("t", 0): 3}, "g")
-        with pytest.raises(theirs.GroupAuthorizationFailedError):
+        with pytest.raises(aiokafka_errors.GroupAuthorizationFailedError):
             await producer.commit_transaction()
         await producer.abort_transaction()
         async with producer.transaction():
@@ -413,26 +415,26 @@ async def test_a_denied_group_fails_the_transaction_until_it_is_aborted(
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "words"),
+    ("answer", "error", "message"),
     [
-        ({"error": 5}, theirs.LeaderNotAvailableError, r"t-\d"),
-        ({"error": 6}, theirs.NotLeaderForPartitionError, r"t-\d"),
-        ({"error": 7}, theirs.RequestTimedOutError, r"t-\d"),
-        ({"drop": True}, theirs.KafkaTimeoutError, r"delivery_timeout_ms \(1000 ms\)"),
+        ({"error": 5}, aiokafka_errors.LeaderNotAvailableError, r"t-\d"),
+        ({"error": 6}, aiokafka_errors.NotLeaderForPartitionError, r"t-\d"),
+        ({"error": 7}, aiokafka_errors.RequestTimedOutError, r"t-\d"),
+        ({"drop": True}, aiokafka_errors.KafkaTimeoutError, r"delivery_timeout_ms \(1000 ms\)"),
     ],
 )
 async def test_the_error_of_an_expired_record_is_the_last_error_of_the_broker(
     broker: EmbeddedBroker,
     make: Make,
     answer: dict[str, Any],
-    error: type[theirs.KafkaError],
-    words: str,
+    error: type[aiokafka_errors.KafkaError],
+    message: str,
 ) -> None:
     """It expires within twice ``request_timeout_ms``, as documented, not within two minutes."""
     broker.faults.add(Fault(api=ApiKey.PRODUCE, times=None, **answer))
     async with make(request_timeout_ms=500) as producer:
         refused = await producer.send("t", b"v")
-        with pytest.raises(error, match=words):
+        with pytest.raises(error, match=message):
             await asyncio.wait_for(refused, 30)
         broker.faults.clear()
         assert await producer.send_and_wait("t", b"v")
@@ -449,7 +451,7 @@ async def test_a_cancelled_commit_or_abort_completes_in_the_background(
         while True:  # until it has ended
             try:
                 await producer.begin_transaction()
-            except theirs.IllegalOperation:
+            except aiokafka_errors.IllegalOperation:
                 await asyncio.sleep(0.01)
             else:
                 break
@@ -467,7 +469,7 @@ async def cancelled(call: Any) -> None:
 
 NAMES = sorted(
     name
-    for name, value in vars(theirs).items()
+    for name, value in vars(aiokafka_errors).items()
     if isinstance(value, type) and issubclass(value, Exception)
 )
 
@@ -475,10 +477,10 @@ NAMES = sorted(
 def test_every_error_class_of_aiokafka_has_a_subclass_in_kprod() -> None:
     for name in NAMES:
         ours: type[Exception] = getattr(errors, name)
-        assert issubclass(ours, getattr(theirs, name))
+        assert issubclass(ours, getattr(aiokafka_errors, name))
         assert issubclass(ours, KprodError)
         for other in NAMES:  # some have an alias
-            same = getattr(theirs, name) is getattr(theirs, other)
+            same = getattr(aiokafka_errors, name) is getattr(aiokafka_errors, other)
             assert same == (ours is getattr(errors, other))
 
 
@@ -486,9 +488,11 @@ def test_every_error_class_of_aiokafka_has_a_subclass_in_kprod() -> None:
 def test_each_error_code_is_caught_as_aiokafkas_class(code: int) -> None:
     """Codes without a class are UnknownError."""
     error = errors.for_aiokafka(BrokerError(code))
-    known = theirs.for_code(code)
+    known = aiokafka_errors.for_code(code)
     assert isinstance(error, known)
-    assert isinstance(error, theirs.UnknownError) == (known is theirs.UnknownError)
+    assert isinstance(error, aiokafka_errors.UnknownError) == (
+        known is aiokafka_errors.UnknownError
+    )
 
 
 def kinds() -> list[type[KprodError]]:
@@ -508,7 +512,7 @@ def test_errors_other_than_invalid_arguments_are_kafka_errors(
     kind: type[KprodError],
 ) -> None:
     error = errors.for_aiokafka(kind("text"))
-    assert isinstance(error, theirs.KafkaError)
+    assert isinstance(error, aiokafka_errors.KafkaError)
     assert isinstance(error, KprodError)
     assert "text" in str(error)
 
@@ -521,6 +525,6 @@ async def test_an_invalid_topic_name_raises_aiokafkas_error(make: Make) -> None:
             producer.partitions_for,
         ]
         for call in calls:
-            with pytest.raises(theirs.InvalidTopicError, match="no topic") as caught:
+            with pytest.raises(aiokafka_errors.InvalidTopicError, match="no topic") as caught:
                 await call("no topic")
             assert isinstance(caught.value, ValueError)

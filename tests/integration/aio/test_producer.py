@@ -94,9 +94,9 @@ async def test_send_all_sends_values_with_their_keys_in_order(servers: str) -> N
     ],
 )
 async def test_waiting_for_a_broker_does_not_block_the_loop(
-    nobody: str, call: Callable[[Producer], Awaitable[object]]
+    unreachable: str, call: Callable[[Producer], Awaitable[object]]
 ) -> None:
-    producer = Producer(bootstrap_servers=nobody, max_block_ms=200)
+    producer = Producer(bootstrap_servers=unreachable, max_block_ms=200)
     outcome, iterations = await iterations_while(call(producer))
     assert isinstance(outcome, KprodTimeoutError)
     assert iterations > 100
@@ -218,8 +218,8 @@ async def test_interceptors_are_called_once_for_a_failing_partitioner(servers: s
     assert recorder.failed_partitions == [None]
 
 
-async def test_cancelled_and_expired_sends_leave_nothing_queued(nobody: str) -> None:
-    producer = Producer(bootstrap_servers=nobody, max_block_ms=300)
+async def test_cancelled_and_expired_sends_leave_nothing_queued(unreachable: str) -> None:
+    producer = Producer(bootstrap_servers=unreachable, max_block_ms=300)
     first = asyncio.create_task(producer.send("t", b"v"))
     second = asyncio.create_task(producer.send("t", b"v"))
     await asyncio.sleep(0.01)
@@ -239,7 +239,9 @@ async def test_send_all_yields_to_other_tasks(servers: str) -> None:
         assert iterations >= 20_000 // MOST
 
 
-async def test_an_exception_in_the_context_manager_closes_the_producer_quickly(nobody: str) -> None:
+async def test_an_exception_in_the_context_manager_closes_the_producer_quickly(
+    unreachable: str,
+) -> None:
     began = time.monotonic()
     with EmbeddedBroker(topics={"t": 1}) as broker:
         producer = Producer(bootstrap_servers=broker.bootstrap_servers, close_timeout_ms_at_exit=50)
@@ -247,11 +249,11 @@ async def test_an_exception_in_the_context_manager_closes_the_producer_quickly(n
             async with producer:
                 raise LookupError
     with pytest.raises(KprodTimeoutError):
-        async with Producer(bootstrap_servers=nobody, **{"max.block.ms": 50}):
+        async with Producer(bootstrap_servers=unreachable, **{"max.block.ms": 50}):
             pytest.fail("there is no broker")
     assert time.monotonic() - began < LONG
     with pytest.raises(ConfigError, match="max_block_ms"):
-        Producer(bootstrap_servers=nobody, max_block_ms="soon")
+        Producer(bootstrap_servers=unreachable, max_block_ms="soon")
 
 
 async def test_a_transaction_whose_begin_is_cancelled_has_not_begun(

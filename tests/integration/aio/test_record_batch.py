@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import aiokafka.errors as theirs
+import aiokafka.errors as aiokafka_errors
 import pytest
 
 from kprod import KafkaProducer
@@ -88,7 +88,7 @@ def test_append_copies_buffers_of_the_application() -> None:
         ({"timestamp": float("nan")}, TypeError),
         ({"headers": [("h", "text")]}, TypeError),
         ({"headers": [("h",)]}, TypeError),
-        ({"value": bytes(600)}, theirs.MessageSizeTooLargeError),
+        ({"value": bytes(600)}, aiokafka_errors.MessageSizeTooLargeError),
         ({"value": 5}, TypeError),
     ],
 )
@@ -121,7 +121,7 @@ async def test_the_future_of_a_batch_fails_if_its_last_record_fails(
         future = await producer.send_batch(batch, "t", partition=0)
         await producer.flush()
         assert await before
-        with pytest.raises(theirs.TopicAuthorizationFailedError):
+        with pytest.raises(aiokafka_errors.TopicAuthorizationFailedError):
             await future
         broker.faults.remove(denied)
     assert len(broker.records("t")) == 2
@@ -170,7 +170,7 @@ async def test_a_batch_refused_for_lack_of_memory_leaves_nothing_queued(
     async with make(request_timeout_ms=300, delivery_timeout_ms=60_000, **SMALL) as producer:
         with broker.faults.active(REFUSED):
             batch = await without_memory(producer)
-            with pytest.raises(theirs.KafkaTimeoutError, match="buffer_memory") as caught:
+            with pytest.raises(aiokafka_errors.KafkaTimeoutError, match="buffer_memory") as caught:
                 await producer.send_batch(batch, "t", partition=0)
             assert caught.value.persisted is Persisted.NO
         await producer.flush()
@@ -224,7 +224,7 @@ async def test_a_split_batch_fails_if_one_of_its_parts_fails(
         broker.faults.add(Fault(api=ApiKey.PRODUCE, error=DENIED, after=1, times=5))
         future = await producer.send_batch(batch, "t", partition=0)
         await producer.flush()
-        with pytest.raises(theirs.TopicAuthorizationFailedError) as caught:
+        with pytest.raises(aiokafka_errors.TopicAuthorizationFailedError) as caught:
             await future
         assert caught.value.persisted is Persisted.MAYBE
     assert len(broker.records("t")) == 5
@@ -242,7 +242,7 @@ async def test_a_partly_cancelled_batch_is_not_committed(
             await asyncio.sleep(0)
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
-        with pytest.raises(theirs.KafkaError, match="queued in part"):
+        with pytest.raises(aiokafka_errors.KafkaError, match="queued in part"):
             await producer.commit_transaction()
         assert future.cancelled()
         await producer.abort_transaction()
@@ -301,7 +301,7 @@ async def test_stop_and_flush_return_while_a_task_keeps_sending_batches(
         if call == "flush":
             assert not sending.done()
             sending.cancel()
-        with suppress(asyncio.CancelledError, theirs.KafkaError):
+        with suppress(asyncio.CancelledError, aiokafka_errors.KafkaError):
             await sending
 
 

@@ -158,10 +158,10 @@ def test_a_signal_before_the_first_line_ends_produce(tmp_path: Path) -> None:
 
 def test_complete_lines_are_sent_if_reading_the_input_fails(servers: str) -> None:
     """Reading a terminal whose other side is closed fails with EIO."""
-    ours, theirs = os.openpty()
-    with open(ours, "rb") as terminal:
-        os.write(theirs, b"a\nb\nc")
-        os.close(theirs)
+    controller, terminal_end = os.openpty()
+    with open(controller, "rb") as terminal:
+        os.write(terminal_end, b"a\nb\nc")
+        os.close(terminal_end)
         command = [sys.executable, "-m", "kprod", "produce", "--topic", "failing"]
         command += ["--bootstrap-servers", servers]
         ran = subprocess.run(

@@ -45,20 +45,20 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 def on_terminal(broker: EmbeddedBroker | Renaming, *arguments: str, answer: str = "") -> str:
     """The output of a command on a terminal, stdout and stderr."""
-    ours, theirs = pty.openpty()
+    controller, terminal = pty.openpty()
     command = [sys.executable, "-m", "kprod", *arguments]
     where = ["--bootstrap-servers", f"127.0.0.1:{broker.port}"]
     with subprocess.Popen(
-        [*command, *where], stdin=subprocess.PIPE, stdout=theirs, stderr=theirs
+        [*command, *where], stdin=subprocess.PIPE, stdout=terminal, stderr=terminal
     ) as process:
-        os.close(theirs)
+        os.close(terminal)
         assert process.stdin is not None
         process.stdin.write(answer.encode())
         process.stdin.close()
         written = b""
-        while chunk := _read(ours):
+        while chunk := _read(controller):
             written += chunk
-        os.close(ours)
+        os.close(controller)
         process.wait(60)
     return written.decode(errors="surrogateescape").replace("\r\n", "\n")
 

@@ -73,7 +73,7 @@ def test_a_record_refused_by_send_has_a_producer_send_error(tmp_path: Path) -> N
     assert (events[-1]["sent"], events[-1]["acked"]) == (0, 0)
 
 
-def test_a_signal_ends_it_after_all_events_were_printed(broker: EmbeddedBroker) -> None:
+def test_a_signal_ends_the_producer_after_all_events_were_printed(broker: EmbeddedBroker) -> None:
     arguments = command(broker.bootstrap_servers, "--throughput", "500")
     with family(*arguments) as process:
         first = [json.loads(process.stdout.readline()) for _ in range(20)]
@@ -89,7 +89,9 @@ def test_a_signal_ends_it_after_all_events_were_printed(broker: EmbeddedBroker) 
 
 @pytest.mark.full
 @pytest.mark.parametrize("limit", [["--max-messages", "20000"], []], ids=["20,000", "no end"])
-def test_it_stops_if_standard_output_is_closed(broker: EmbeddedBroker, limit: list[str]) -> None:
+def test_the_producer_stops_if_standard_output_is_closed(
+    broker: EmbeddedBroker, limit: list[str]
+) -> None:
     arguments = command(broker.bootstrap_servers, *limit)
     with family(*arguments) as process:
         assert "startup_complete" in process.stdout.readline()
@@ -100,7 +102,7 @@ def test_it_stops_if_standard_output_is_closed(broker: EmbeddedBroker, limit: li
 
 
 @pytest.mark.full
-def test_a_signal_ends_it_without_a_broker() -> None:
+def test_a_signal_ends_the_producer_without_a_broker() -> None:
     arguments = command(f"127.0.0.1:{free_port()}")
     with family(*arguments) as process:
         assert "startup_complete" in process.stdout.readline()

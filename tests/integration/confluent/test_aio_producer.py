@@ -139,9 +139,9 @@ async def expire(producer: AIOProducer) -> None:
     ],
 )
 async def test_the_future_of_an_undelivered_record_raises(
-    nobody: str, give_up: Callable[[AIOProducer], Any], options: dict[str, Any], code: int
+    unreachable: str, give_up: Callable[[AIOProducer], Any], options: dict[str, Any], code: int
 ) -> None:
-    async with AIOProducer({"bootstrap.servers": nobody, **options}) as producer:
+    async with AIOProducer({"bootstrap.servers": unreachable, **options}) as producer:
         future = await producer.produce("t", b"v")
         await give_up(producer)
         with pytest.raises(KafkaException) as caught:
@@ -170,7 +170,7 @@ async def test_cancelling_a_future_does_not_cancel_its_record(servers: str) -> N
         assert await producer.flush() == 0
 
 
-async def test_callbacks_run_in_the_loop_and_may_be_coroutines(nobody: str) -> None:
+async def test_callbacks_run_in_the_loop_and_may_be_coroutines(unreachable: str) -> None:
     calls: list[tuple[Any, threading.Thread]] = []
     errors: list[str] = []
 
@@ -185,7 +185,7 @@ async def test_callbacks_run_in_the_loop_and_may_be_coroutines(nobody: str) -> N
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda loop, context: errors.append(str(context)))
     callbacks = {"error_cb": error_cb, "stats_cb": stats_cb, "statistics.interval.ms": 10}
-    async with AIOProducer({"bootstrap.servers": nobody, **callbacks}):
+    async with AIOProducer({"bootstrap.servers": unreachable, **callbacks}):
         expected = {"producer", KafkaError._ALL_BROKERS_DOWN}
         while not expected <= {event for event, _ in calls}:
             await asyncio.sleep(0.01)
@@ -222,8 +222,8 @@ async def test_close_waits_for_a_commit_or_abort(end: str) -> None:
         assert [record.value for record in broker.records("t", committed=True)] == expected
 
 
-async def test_close_does_not_wait_for_a_call_that_waits_for_a_broker(nobody: str) -> None:
-    producer = AIOProducer({"bootstrap.servers": nobody}, max_workers=1)
+async def test_close_does_not_wait_for_a_call_that_waits_for_a_broker(unreachable: str) -> None:
+    producer = AIOProducer({"bootstrap.servers": unreachable}, max_workers=1)
     listing = asyncio.create_task(producer.list_topics())
     await asyncio.sleep(0.1)
     await producer.close()
@@ -257,8 +257,8 @@ async def test_every_call_after_close_raises(servers: str) -> None:
         assert executor.submit(int).result() == 0  # it belongs to the application
 
 
-async def test_a_dropped_producer_warns_and_ends_its_threads(nobody: str) -> None:
-    conf = {"bootstrap.servers": nobody, "client.id": "dropped"}
+async def test_a_dropped_producer_warns_and_ends_its_threads(unreachable: str) -> None:
+    conf = {"bootstrap.servers": unreachable, "client.id": "dropped"}
     producer = AIOProducer(conf)
     assert await producer.flush() == 0
     del producer

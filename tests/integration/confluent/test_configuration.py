@@ -228,12 +228,12 @@ def test_invalid_options_raise(options: dict[str, Any], message: str) -> None:
     ids=["dict", "dict and keyword", "keywords"],
 )
 def test_a_given_logger_gets_the_log_of_the_producer(
-    nobody: str, make: Callable[..., Producer]
+    unreachable: str, make: Callable[..., Producer]
 ) -> None:
     stream = io.StringIO()
     logger = logging.Logger("mine")
     logger.addHandler(logging.StreamHandler(stream))
-    with make({"bootstrap.servers": nobody, "debug": "msg"}, logger) as producer:
+    with make({"bootstrap.servers": unreachable, "debug": "msg"}, logger) as producer:
         assert stream.getvalue().startswith("INIT [kprod-producer-")
         while "Connection refused" not in stream.getvalue():
             producer.poll(0.01)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import error as theirs
+from confluent_kafka import error as confluent_errors
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.serialization import (
     IntegerSerializer,
@@ -182,7 +182,7 @@ def test_serializers_of_confluent_kafka_work(servers: str) -> None:
         (b"k", b"\0\0\0\7"),
         (b"k", b"raw"),
     }
-    assert isinstance(caught.value, theirs.ValueSerializationError)
+    assert isinstance(caught.value, confluent_errors.ValueSerializationError)
     assert isinstance(caught.value, SerializationError)
     assert (caught.value.name, caught.value.exception) == (
         "_VALUE_SERIALIZATION",
@@ -335,10 +335,10 @@ def test_list_topics_and_cluster_id() -> None:
         assert repr(missing) == f"TopicMetadata(c, 0 partitions, {missing.error})"
         assert missing.error is not None
         assert missing.error.name() == "UNKNOWN_TOPIC_OR_PART"
-    with new_producer(None) as nobody:
+    with new_producer(None) as unreachable:
         for call, code in (
-            (nobody.list_topics, KafkaError._TRANSPORT),
-            (nobody.cluster_id, KafkaError._TIMED_OUT),
+            (unreachable.list_topics, KafkaError._TRANSPORT),
+            (unreachable.cluster_id, KafkaError._TIMED_OUT),
         ):
             with pytest.raises(KafkaException) as caught:
                 call(timeout=0.05)

@@ -192,7 +192,7 @@ def test_a_topic_added_while_the_thread_checks_others_is_checked_next() -> None:
 
 
 def test_a_key_keeps_its_partition_if_the_topic_appears_during_the_lookup() -> None:
-    made: list[Producer] = []
+    producers: list[Producer] = []
     reports = Reports()
 
     class SlowBackend(TcpBackend):
@@ -200,8 +200,8 @@ def test_a_key_keeps_its_partition_if_the_topic_appears_during_the_lookup() -> N
 
         def wake(self) -> None:
             super().wake()
-            while made and threading.current_thread() is threading.main_thread():
-                native = made[0].__kprod_producer__
+            while producers and threading.current_thread() is threading.main_thread():
+                native = producers[0].__kprod_producer__
                 if native is None or native.cluster.topic("t") is not None:
                     break
                 time.sleep(0.001)
@@ -210,7 +210,7 @@ def test_a_key_keeps_its_partition_if_the_topic_appears_during_the_lookup() -> N
         EmbeddedBroker(topics={"t": 8}) as broker,
         new_producer(broker, transport=SlowBackend) as producer,
     ):
-        made.append(producer)
+        producers.append(producer)
         for _ in range(2):
             producer.produce("t", b"v", b"key", on_delivery=reports)
             assert producer.flush(LONG) == 0
@@ -223,10 +223,10 @@ class Colour(StrEnum):
 
 
 def test_str_subclasses_are_encoded_as_text(broker: EmbeddedBroker) -> None:
-    with new_producer(broker) as made:
-        made.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
-        made.flush(LONG)
-        made.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
+    with new_producer(broker) as producer:
+        producer.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
+        producer.flush(LONG)
+        producer.produce("t", Colour.RED, Colour.RED, headers={"h": Colour.RED})
     stored = [record for _, record in read_topic(broker.bootstrap_servers, "t")]
     fields = [(record.key, record.value, record.headers) for record in stored]
     assert fields == 2 * [(b"red", b"red", (("h", b"red"),))]
@@ -235,12 +235,12 @@ def test_str_subclasses_are_encoded_as_text(broker: EmbeddedBroker) -> None:
 def test_a_buffer_is_copied_while_its_topic_is_unknown(
     broker: EmbeddedBroker,
 ) -> None:
-    with new_producer(broker) as made:
+    with new_producer(broker) as producer:
         value, key = bytearray(b"first"), bytearray(b"key")
         buffers: list[Any] = [memoryview(value), key]
-        made.produce("t", *buffers)
+        producer.produce("t", *buffers)
         value[:], key[:] = b"later", b"yek"
-        made.flush(LONG)
+        producer.flush(LONG)
     ((_, record),) = read_topic(broker.bootstrap_servers, "t")
     assert (record.key, record.value) == (b"key", b"first")
 
@@ -332,8 +332,8 @@ producer.produce("missing", b"waits")
     assert [record.value for record in broker.records("t")] == [b"queued"]
 
 
-def test_records_lost_at_exit_are_logged(nobody: str) -> None:
-    assert "lost at the interpreter's exit: 50 records of" in log_of_exit("end", nobody)
+def test_records_lost_at_exit_are_logged(unreachable: str) -> None:
+    assert "lost at the interpreter's exit: 50 records of" in log_of_exit("end", unreachable)
 
 
 def test_flush_in_a_forked_child_ignores_records_of_the_parent(broker: EmbeddedBroker) -> None:

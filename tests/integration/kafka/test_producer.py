@@ -1,4 +1,4 @@
-"""A program written for kafka-python, with one line changed, against a broker."""
+"""KafkaProducer as a drop-in replacement for kafka.KafkaProducer, against a broker."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from kprod.kafka.serializer import JsonSerializer
 from tests.support.committed_records import group_offset
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # its own, when it is imported
-    from kafka import errors as theirs
+    warnings.simplefilter("ignore", DeprecationWarning)  # raised by its import
+    from kafka import errors as kafka_errors
     from kafka.structs import OffsetAndMetadata
 
 
@@ -29,7 +29,7 @@ def producer(servers: str) -> Iterator[KafkaProducer]:
         yield made
 
 
-def test_a_record_is_sent_and_told_of_as_there(producer: KafkaProducer) -> None:
+def test_futures_and_metadata_are_as_in_kafka_python(producer: KafkaProducer) -> None:
     future = producer.send("t", b"value", b"key", [("h", b"1")], 1, 1234)
     stored = future.get(timeout=30)
     assert stored.topic_partition == TopicPartition("t", 1)
@@ -40,19 +40,21 @@ def test_a_record_is_sent_and_told_of_as_there(producer: KafkaProducer) -> None:
     assert future.exception is None
 
 
-def test_callbacks_get_their_arguments_and_late_ones_run_at_once(producer: KafkaProducer) -> None:
-    heard: list[Any] = []
+def test_callbacks_get_their_arguments_and_late_ones_run_immediately(
+    producer: KafkaProducer,
+) -> None:
+    calls: list[Any] = []
     future = producer.send("t", b"value")
-    future.add_callback(lambda *args, **named: heard.append((args, named)), 1, named=2)
-    future.add_errback(heard.append)
+    future.add_callback(lambda *args, **kwargs: calls.append((args, kwargs)), 1, named=2)
+    future.add_errback(calls.append)
     stored = future.get(30)
     producer.flush()
-    assert heard == [((1, stored), {"named": 2})]
-    future.add_both(heard.append)
-    assert heard[1:] == [stored]
+    assert calls == [((1, stored), {"named": 2})]
+    future.add_both(calls.append)
+    assert calls[1:] == [stored]
 
 
-def test_what_may_be_sent_is_what_may_be_sent_there(producer: KafkaProducer) -> None:
+def test_send_refuses_the_arguments_that_kafka_python_refuses(producer: KafkaProducer) -> None:
     with pytest.raises(ValueError, match="Need at least one"):
         producer.send("t")
     bad_headers: list[Any] = [{"h": b""}, [("h", None)], [["h", b""]]]
@@ -61,7 +63,7 @@ def test_what_may_be_sent_is_what_may_be_sent_there(producer: KafkaProducer) -> 
             producer.send("t", b"v", headers=headers)
     with pytest.raises(ValueError, match="no partition 99"):
         producer.send("t", b"v", partition=99)
-    with pytest.raises(theirs.MessageSizeTooLargeError):
+    with pytest.raises(kafka_errors.MessageSizeTooLargeError):
         producer.send("t", bytes(2_000_000))
     with pytest.raises(ValueError, match="topic"):
         producer.send("a b", b"v")
@@ -69,14 +71,14 @@ def test_what_may_be_sent_is_what_may_be_sent_there(producer: KafkaProducer) -> 
 
 
 @pytest.mark.parametrize("option", ["value_serializer", "partitioner"])
-def test_what_code_of_the_application_raises_comes_through(servers: str, option: str) -> None:
+def test_exceptions_of_serializers_and_partitioners_propagate(servers: str, option: str) -> None:
     def fail(*_: object) -> int:
-        raise LookupError("mine")
+        raise LookupError("from the application")
 
     options: dict[str, Any] = {option: fail}
     with (
         KafkaProducer(bootstrap_servers=servers, **options) as producer,
-        pytest.raises(LookupError, match="mine"),
+        pytest.raises(LookupError, match="from the application"),
     ):
         producer.send("t", b"v")
 
@@ -114,7 +116,7 @@ def test_serializers_and_partitioners_of_the_application_are_used_and_closed(
     assert closed == [True]
 
 
-def test_config_tells_what_is_in_force(servers: str) -> None:
+def test_config_contains_the_effective_values(servers: str) -> None:
     with KafkaProducer(bootstrap_servers=servers, acks="all") as producer:
         assert producer.config["acks"] == -1
         assert producer.config["enable_idempotence"] is True
@@ -128,7 +130,7 @@ def test_config_tells_what_is_in_force(servers: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"acks": 1}, "acks=1"),
         ({"retries": 0}, "retries=0"),
@@ -136,49 +138,51 @@ def test_config_tells_what_is_in_force(servers: str) -> None:
         ({"api_version": (0, 10)}, "api_version"),
     ],
 )
-def test_idempotence_that_cannot_be_is_refused_when_asked_for_and_else_dropped(
-    nobody: str, options: dict[str, Any], said: str
+def test_impossible_idempotence_is_refused_if_explicit_and_else_disabled(
+    unreachable: str, options: dict[str, Any], message: str
 ) -> None:
-    options = {"bootstrap_servers": nobody, "api_version": (0, 11), **options}
-    with pytest.raises(theirs.KafkaConfigurationError, match=said):
+    options = {"bootstrap_servers": unreachable, "api_version": (0, 11), **options}
+    with pytest.raises(kafka_errors.KafkaConfigurationError, match=message):
         KafkaProducer(enable_idempotence=True, **options)
     with KafkaProducer(**options) as producer:
         assert producer.config["enable_idempotence"] is False
 
 
-def test_a_transaction_with_a_broker_that_is_too_old_is_refused_for_its_version(
-    nobody: str,
+def test_transactions_are_refused_for_an_old_api_version(
+    unreachable: str,
 ) -> None:
-    with pytest.raises(theirs.KafkaConfigurationError, match=r"api_version=\(0, 10\)"):
-        KafkaProducer(bootstrap_servers=nobody, api_version=(0, 10), transactional_id="t")
+    with pytest.raises(kafka_errors.KafkaConfigurationError, match=r"api_version=\(0, 10\)"):
+        KafkaProducer(bootstrap_servers=unreachable, api_version=(0, 10), transactional_id="t")
 
 
 @pytest.mark.parametrize("option", ["bootstrap_timeout_ms", "api_version_auto_timeout_ms"])
-def test_making_one_fails_when_no_broker_answers(nobody: str, option: str) -> None:
-    options: dict[str, Any] = {"bootstrap_servers": nobody, option: 50}
-    with pytest.raises(theirs.KafkaTimeoutError, match=r"within 0\.05 s") as caught:
+def test_the_constructor_raises_if_no_broker_answers(unreachable: str, option: str) -> None:
+    options: dict[str, Any] = {"bootstrap_servers": unreachable, option: 50}
+    with pytest.raises(kafka_errors.KafkaTimeoutError, match=r"within 0\.05 s") as caught:
         KafkaProducer(**options)
     assert isinstance(caught.value, errors.NoBrokersAvailable)
 
 
-def test_with_a_version_given_nobody_is_waited_for(nobody: str) -> None:
-    producer = KafkaProducer(bootstrap_servers=nobody, api_version="2.0.0", max_block_ms=50)
+def test_the_constructor_does_not_wait_for_a_broker_if_api_version_is_given(
+    unreachable: str,
+) -> None:
+    producer = KafkaProducer(bootstrap_servers=unreachable, api_version="2.0.0", max_block_ms=50)
     assert producer.config["api_version"] == (2, 0, 0)
-    with pytest.raises(theirs.KafkaTimeoutError):
+    with pytest.raises(kafka_errors.KafkaTimeoutError):
         producer.send("t", b"v")
     producer.close()
 
 
-def test_records_without_an_outcome_make_close_and_get_fail(broker: EmbeddedBroker) -> None:
+def test_close_and_get_time_out_while_records_are_pending(broker: EmbeddedBroker) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
     with broker.faults.active(Fault(api=ApiKey.PRODUCE, delay=0.5)):
         future = producer.send("t", b"v")
         with pytest.raises(
-            theirs.KafkaTimeoutError, match="Timeout after waiting for 0 secs"
+            kafka_errors.KafkaTimeoutError, match="Timeout after waiting for 0 secs"
         ) as late:
             future.get(0)
         assert late.value.persisted is Persisted.MAYBE
-        with pytest.raises(theirs.KafkaTimeoutError):
+        with pytest.raises(kafka_errors.KafkaTimeoutError):
             producer.close(0)
         producer.close()
     assert future.succeeded()
@@ -187,34 +191,34 @@ def test_records_without_an_outcome_make_close_and_get_fail(broker: EmbeddedBrok
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        ({"error": 10}, theirs.MessageSizeTooLargeError),
-        ({"drop": True}, theirs.KafkaTimeoutError),
-        ({"error": 7}, theirs.KafkaTimeoutError),
+        ({"error": 10}, kafka_errors.MessageSizeTooLargeError),
+        ({"drop": True}, kafka_errors.KafkaTimeoutError),
+        ({"error": 7}, kafka_errors.KafkaTimeoutError),
     ],
 )
-def test_a_record_that_fails_at_the_broker_fails_its_future_under_their_name(
+def test_the_future_of_a_failed_record_raises_the_class_of_kafka_python(
     broker: EmbeddedBroker, answer: dict[str, Any], error: type[Exception]
 ) -> None:
     options = {"request_timeout_ms": 200, "delivery_timeout_ms": 300}
-    heard: list[Any] = []
+    calls: list[Any] = []
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **options) as producer:
         producer.partitions_for("t")
         with broker.faults.active(Fault(api=ApiKey.PRODUCE, times=None, **answer)):
-            future = producer.send("t", b"v").add_errback(heard.append)
+            future = producer.send("t", b"v").add_errback(calls.append)
             with pytest.raises(error):
                 future.get(30)
         producer.flush()
-    assert [type(each) for each in heard] == [type(future.exception)]
+    assert [type(each) for each in calls] == [type(future.exception)]
 
 
-def test_waiting_inside_a_callback_is_a_timeout(producer: KafkaProducer) -> None:
+def test_waiting_in_a_callback_raises_a_timeout_error(producer: KafkaProducer) -> None:
     caught: list[Exception] = []
     done = threading.Event()
 
     def wait(_: object) -> None:
         try:
             producer.flush()
-        except theirs.KafkaTimeoutError as error:
+        except kafka_errors.KafkaTimeoutError as error:
             caught.append(error)
         done.set()
 
@@ -223,7 +227,7 @@ def test_waiting_inside_a_callback_is_a_timeout(producer: KafkaProducer) -> None
     assert len(caught) == 1
 
 
-def test_serializers_are_closed_with_a_producer_that_a_callback_closes(servers: str) -> None:
+def test_serializers_are_closed_if_a_callback_closes_the_producer(servers: str) -> None:
     closed, returned = threading.Event(), threading.Event()
 
     class Closable(JsonSerializer):
@@ -241,25 +245,25 @@ def test_serializers_are_closed_with_a_producer_that_a_callback_closes(servers: 
     assert closed.is_set()
 
 
-def test_a_timeout_that_is_no_number_has_not_passed(producer: KafkaProducer) -> None:
+def test_an_invalid_timeout_raises_a_type_error(producer: KafkaProducer) -> None:
     future = producer.send("t", b"v")
     with pytest.raises(TypeError):
         future.get(timeout="30")  # type: ignore[arg-type]
     assert future.get(timeout=30)
 
 
-def test_an_outcome_known_from_the_start_is_told_as_any_other(producer: KafkaProducer) -> None:
+def test_a_future_that_is_already_failed_calls_its_callbacks(producer: KafkaProducer) -> None:
     kind = type(producer.send("t", b"v"))
     refused = kind(None, errors.InvalidTopicError("no"))
-    heard: list[object] = []
-    refused.add_errback(heard.append).add_callback(heard.append)
-    with pytest.raises(theirs.InvalidTopicError) as caught:
+    calls: list[object] = []
+    refused.add_errback(calls.append).add_callback(calls.append)
+    with pytest.raises(kafka_errors.InvalidTopicError) as caught:
         refused.get()
-    assert heard == [caught.value]
+    assert calls == [caught.value]
     assert (refused.is_done, refused.retriable(), refused.value) == (True, False, None)
 
 
-def test_a_closed_producer_still_tells_what_it_knew(servers: str) -> None:
+def test_a_closed_producer_still_knows_its_partitions(servers: str) -> None:
     producer = KafkaProducer(bootstrap_servers=servers)
     assert producer.partitions_for("t") == {0, 1, 2}
     assert producer.bootstrap_connected()
@@ -268,7 +272,7 @@ def test_a_closed_producer_still_tells_what_it_knew(servers: str) -> None:
     assert producer.partitions_for("t") == {0, 1, 2}
     assert not producer.bootstrap_connected()
     assert producer.metrics() == {}
-    with pytest.raises(theirs.IllegalStateError, match="already closed"):
+    with pytest.raises(kafka_errors.IllegalStateError, match="already closed"):
         producer.send("t", b"v")
 
 
@@ -286,7 +290,7 @@ def test_metrics_have_their_groups_and_names(producer: KafkaProducer) -> None:
     assert raw[name].value() >= 1
 
 
-def test_transactions_may_be_initialized_again_and_go_on_as_they_were(
+def test_init_transactions_may_be_called_again_in_a_transaction(
     broker: EmbeddedBroker,
 ) -> None:
     servers = broker.bootstrap_servers

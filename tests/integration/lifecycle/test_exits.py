@@ -112,8 +112,8 @@ def tell(event, arguments):
     if event == "import" and threading.current_thread() is not threading.main_thread():
         print(threading.current_thread().name, arguments[0], flush=True)
 
-servers, nobody = sys.argv[1:]
-lost = KafkaProducer(bootstrap_servers=nobody, request_timeout_ms=100, max_block_ms=200)
+servers, unreachable = sys.argv[1:]
+lost = KafkaProducer(bootstrap_servers=unreachable, request_timeout_ms=100, max_block_ms=200)
 kept = []
 for codec in (None, "gzip", "snappy", "lz4", "zstd"):
     producer = KafkaProducer(
