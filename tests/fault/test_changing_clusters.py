@@ -53,9 +53,7 @@ def test_requests_use_an_older_version_after_a_broker_downgrade(broker: Scripted
     assert broker.cluster.values("t") == [b"0", b"9", b"7", b"3", b"12"]
 
 
-def test_an_unexpected_response_closes_only_the_connection(
-    broker: ScriptedBroker,
-) -> None:
+def test_an_unexpected_response_closes_only_the_connection(broker: ScriptedBroker) -> None:
     rig = rig_of(broker.cluster, acks=0)
     assert rig.run(rig.queue(b"0").succeeded)
 

@@ -66,9 +66,7 @@ def test_the_timeout_error_names_an_unknown_topic(kafka: ApacheKafka) -> None:
         producer.send("missing", b"value")
 
 
-def test_only_the_record_that_is_too_large_for_its_topic_fails(
-    kafka: ApacheKafka, admin: TopicAdmin
-) -> None:
+def test_only_a_record_too_large_for_its_topic_fails(kafka: ApacheKafka, admin: TopicAdmin) -> None:
     admin.create("narrow", 1, max_message_bytes=2_000)
     values = [b"%d" % number * 50 for number in range(100)]
     values[50] = b"x" * 5_000

@@ -62,9 +62,7 @@ def brokers(tmp_path: Path) -> Iterator[tuple[str, str]]:
         yield kafka.bootstrap_servers, broker.bootstrap_servers
 
 
-def test_the_embedded_broker_answers_requests_as_apache_kafka_does(
-    brokers: tuple[str, str],
-) -> None:
+def test_the_embedded_broker_answers_as_apache_kafka_does(brokers: tuple[str, str]) -> None:
     versions = shared_versions(brokers[0])
     count, different = 0, []
     for api, case, values in requests("t"):
@@ -82,9 +80,7 @@ BUSY = re.compile("coordinator_(load_in|not_avail)|not_coordinator|concurrent_tr
 """The coordinator is loading, or writes the markers of the last transaction."""
 
 
-def test_apache_kafka_answers_a_producer_as_the_embedded_broker_does(
-    shared_kafka: SharedKafka,
-) -> None:
+def test_apache_kafka_answers_as_the_embedded_broker_does(shared_kafka: SharedKafka) -> None:
     """``unit/broker/test_transactions.py`` checks the embedded broker."""
     kafka = shared_kafka(NEWEST)
 

@@ -112,9 +112,7 @@ def test_dump_log_segments_reads_transaction_state_and_markers(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_dump_log_segments_and_the_java_consumer_read_old_formats(
-    tmp_path: Path, magic: int
-) -> None:
+def test_dump_log_segments_and_java_consumer_read_old_formats(tmp_path: Path, magic: int) -> None:
     broker = EmbeddedBroker(tmp_path, topics={"t": 1})
     with broker:
         pass

@@ -60,9 +60,7 @@ def test_invalid_requests_close_the_connection(broker: EmbeddedBroker, data: byt
         assert client.receive(*RANGES)[1].error_code == 0
 
 
-def test_a_refused_produce_request_without_acks_closes_the_connection(
-    broker: EmbeddedBroker,
-) -> None:
+def test_a_refused_request_without_acks_closes_the_connection(broker: EmbeddedBroker) -> None:
     with WireClient(broker.bootstrap_servers) as client:
         client.send(ApiKey.PRODUCE, 9, produce_request(raw_batch([b"a"]), acks=0))
         client.send(*RANGES, {}, 5)

@@ -44,9 +44,7 @@ def test_a_producer_without_an_instance_id_does_not_reconnect(broker: EmbeddedBr
         assert producer.metrics()["producer-metrics"]["connection-creation-total"] == 1
 
 
-def test_waiting_for_the_instance_id_raises_the_reason_for_the_failure(
-    broker: EmbeddedBroker,
-) -> None:
+def test_waiting_for_the_instance_id_raises_the_reason(broker: EmbeddedBroker) -> None:
     servers = broker.bootstrap_servers
     with KafkaProducer(bootstrap_servers=servers) as producer, ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(producer.client_instance_id, 30)

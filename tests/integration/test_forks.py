@@ -26,9 +26,7 @@ from tests.support.tier import one_of
 
 @pytest.mark.parametrize("kind", one_of("child", "daemon"))
 @pytest.mark.parametrize("fork", FORKS)
-def test_parent_and_child_get_the_offsets_of_their_own_records(
-    fork: Callable[[], int], kind: str
-) -> None:
+def test_parent_and_child_get_their_own_offsets(fork: Callable[[], int], kind: str) -> None:
     """A daemon closes inherited files; its own files then reuse their descriptors."""
     with EmbeddedBroker(default_partitions=1) as broker:
         results = _results_of(broker, fork.__name__, kind)

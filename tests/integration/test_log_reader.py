@@ -163,19 +163,14 @@ def delete(broker: EmbeddedBroker, before: int) -> None:
 
 def test_a_follower_skips_records_deleted_before_it_reads_them() -> None:
     gaps: list[tuple[int, int, int]] = []
-    with (
-        six_records() as broker,
-        follow(broker, skipped=lambda *gap: gaps.append(gap)) as follower,
-    ):
+    with six_records() as broker, follow(broker, skipped=lambda *gap: gaps.append(gap)) as follower:
         delete(broker, 4)
         assert values(follower, 2) == [b"4", b"5"]
     assert gaps == [(0, 0, 4)]
 
 
 @pytest.mark.parametrize(("deleted", "committed"), [(4, 2), (0, 9)])
-def test_a_group_continues_if_its_committed_offset_is_out_of_range(
-    deleted: int, committed: int
-) -> None:
+def test_a_group_continues_if_its_offset_is_out_of_range(deleted: int, committed: int) -> None:
     """After retention, or because the topic was recreated."""
     with six_records() as broker:
         with follow(broker, group="g") as follower:

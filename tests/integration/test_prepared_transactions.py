@@ -145,9 +145,7 @@ class OffsetWithMetadata(NamedTuple):
     metadata: str
 
 
-def test_committed_offsets_waits_for_an_open_transaction(
-    bootstrap_servers: str, topic: str
-) -> None:
+def test_committed_offsets_waits_for_transactions(bootstrap_servers: str, topic: str) -> None:
     partition = TopicPartition(topic, 0)
     with make(bootstrap_servers, topic) as writer, make(bootstrap_servers, "asks") as reader:
 

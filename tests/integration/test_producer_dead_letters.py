@@ -21,29 +21,29 @@ from kprod.errors import (
 )
 from tests.support.waiting import await_true
 
-DEAD_LETTERS = "dead"
+DLQ = "dead"
 CLIENT, LETTERS = "app", "app-dead-letters"
 INVALID_RECORD = 87
 LONG = 30.0
 
 
-BROKER = {"topics": {"orders": 2, DEAD_LETTERS: 1}}
+BROKER = {"topics": {"orders": 2, DLQ: 1}}
 
 
 def new_producer(broker: EmbeddedBroker, **options: Any) -> KafkaProducer:
     return KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers,
         client_id=CLIENT,
-        dead_letter_topic=DEAD_LETTERS,
+        dead_letter_topic=DLQ,
         **options,
     )
 
 
 def letters(broker: EmbeddedBroker) -> list[Any]:
-    return [record for _, record in read_topic(broker.bootstrap_servers, DEAD_LETTERS)]
+    return [record for _, record in read_topic(broker.bootstrap_servers, DLQ)]
 
 
-def letter_headers(letter: Any) -> dict[str, str]:
+def details(letter: Any) -> dict[str, str]:
     prefix = "kprod.dlq."
     return {
         name.removeprefix(prefix): value.decode()
@@ -52,7 +52,7 @@ def letter_headers(letter: Any) -> dict[str, str]:
     }
 
 
-def letter_metrics(producer: KafkaProducer) -> tuple[float, float]:
+def counters(producer: KafkaProducer) -> tuple[float, float]:
     metrics = producer.metrics()["producer-metrics"]
     return metrics["dead-letter-total"], metrics["dead-letter-error-total"]
 
@@ -70,14 +70,14 @@ def test_a_record_refused_by_the_broker_becomes_a_dead_letter(broker: EmbeddedBr
             stamped = producer.send("orders", {"a": 2})
             producer.flush()
         assert isinstance(future.exception, BrokerError)
-        assert letter_metrics(producer) == (2, 0)
+        assert counters(producer) == (2, 0)
         assert producer.send("orders", {"a": 3}).get(10).offset == 0
     letter, other = letters(broker)
     assert other.timestamp == stamped.timestamp
-    assert letter_headers(other)["timestamp"] == str(stamped.timestamp)
+    assert details(other)["timestamp"] == str(stamped.timestamp)
     assert (letter.key, letter.value, letter.timestamp) == (b"k", b'{"a":1}', 5)
     assert letter.headers[0] == ("h", b"1")
-    headers = letter_headers(letter)
+    headers = details(letter)
     assert (headers["reason"], headers["topic"], headers["partition"]) == (
         "INVALID_RECORD",
         "orders",
@@ -98,18 +98,11 @@ def test_large_keys_and_values_are_truncated_in_dead_letters(broker: EmbeddedBro
         with refusing(broker):
             producer.send("orders", bytes(99_850), b"key", [("h", b"1")])
             producer.flush()
-        assert letter_metrics(producer) == (1, 0)
+        assert counters(producer) == (1, 0)
     first, second = letters(broker)
-    assert (len(first.key), first.value, letter_headers(first)["truncated"]) == (
-        16_384,
-        b"7",
-        "200001",
-    )
+    assert (len(first.key), first.value, details(first)["truncated"]) == (16_384, b"7", "200001")
     assert (second.key, second.value) == (b"key", bytes(16_384))
-    assert (letter_headers(second)["truncated"], letter_headers(second)["reason"]) == (
-        "99853",
-        "INVALID_RECORD",
-    )
+    assert (details(second)["truncated"], details(second)["reason"]) == ("99853", "INVALID_RECORD")
 
 
 def test_a_dead_letter_holds_a_buffer_as_it_was_when_sent(broker: EmbeddedBroker) -> None:
@@ -121,7 +114,7 @@ def test_a_dead_letter_holds_a_buffer_as_it_was_when_sent(broker: EmbeddedBroker
             buffer[:] = b"later"
             view.release()
             producer.flush()
-        assert letter_metrics(producer) == (2, 0)
+        assert counters(producer) == (2, 0)
     assert {(r.key, r.value) for r in letters(broker)} == {(b"first", b"first"), (None, b"seen")}
 
 
@@ -148,10 +141,10 @@ def test_values_that_cannot_be_encoded_are_in_the_dead_letter_as_repr(
         with pytest.raises(SerializationError):
             producer.send("orders", value)
         producer.flush()
-        assert letter_metrics(producer) == (1, 0)
+        assert counters(producer) == (1, 0)
     (letter,) = letters(broker)
     assert json.loads(letter.value) == kept
-    assert message in letter_headers(letter)["message"]
+    assert message in details(letter)["message"]
 
 
 @pytest.mark.parametrize(
@@ -171,14 +164,14 @@ def test_a_dead_letter_holds_a_value_refused_by_send_unchanged(
                 producer.send("orders", value)
         change(value)
         producer.flush()
-        assert letter_metrics(producer) == (50, 0)
+        assert counters(producer) == (50, 0)
     assert {letter.value for letter in letters(broker)} == {kept}
 
 
 @pytest.mark.parametrize(
     "invalid", [{"topic": "no such/topic"}, {"partition": -1}, {"headers": [("h", 1)]}], ids=str
 )
-def test_an_invalid_argument_makes_a_dead_letter(
+def test_invalid_arguments_make_dead_letters(
     broker: EmbeddedBroker, invalid: dict[str, Any]
 ) -> None:
     with new_producer(broker) as producer:
@@ -187,22 +180,18 @@ def test_an_invalid_argument_makes_a_dead_letter(
         producer.flush()
     (letter,) = letters(broker)
     assert (letter.key, letter.value) == (b"k", b"1")
-    assert letter_headers(letter)["topic"] == invalid.get("topic", "orders")
+    assert details(letter)["topic"] == invalid.get("topic", "orders")
 
 
-async def test_a_partitioner_that_fails_under_asyncio_makes_one_dead_letter(
-    broker: EmbeddedBroker,
-) -> None:
+async def test_a_failing_partitioner_under_asyncio_makes_one_letter(broker: EmbeddedBroker) -> None:
     calls: list[object] = []
     servers = broker.bootstrap_servers
     async with aio.Producer(
-        bootstrap_servers=servers,
-        dead_letter_topic=DEAD_LETTERS,
-        partitioner=lambda *_: calls.append(_),
-    ) as async_producer:
-        await async_producer.partitions_for("orders")
+        bootstrap_servers=servers, dead_letter_topic=DLQ, partitioner=lambda *_: calls.append(_)
+    ) as producer:
+        await producer.partitions_for("orders")
         with pytest.raises(PartitionError):
-            await async_producer.send("orders", b"1")
+            await producer.send("orders", b"1")
     assert (len(calls), len(letters(broker))) == (1, 1)
 
 
@@ -225,25 +214,25 @@ def test_records_abandoned_by_close_become_dead_letters(broker: EmbeddedBroker) 
     await_true(lambda: letters(broker), 20)  # written in the background
     (letter,) = letters(broker)
     assert letter.value == b"late"
-    assert letter_headers(letter)["reason"] == "ProducerClosedError"
-    assert letter_headers(letter)["persisted"] == "maybe"
+    assert details(letter)["reason"] == "ProducerClosedError"
+    assert details(letter)["persisted"] == "maybe"
 
 
 def test_a_failed_dead_letter_makes_no_other(broker: EmbeddedBroker) -> None:
     with new_producer(broker) as producer:
         with refusing(broker), refusing(broker, LETTERS):
             with pytest.raises(BrokerError):
-                producer.send(DEAD_LETTERS, b"to the dead-letter topic").get(10)
+                producer.send(DLQ, b"to the dead-letter topic").get(10)
             with pytest.raises(BrokerError):
                 producer.send("orders", b"lost").get(10)
             producer.flush()
-        assert letter_metrics(producer) == (0, 1)
+        assert counters(producer) == (0, 1)
     assert letters(broker) == []
 
 
 def test_every_api_makes_dead_letters(broker: EmbeddedBroker) -> None:
     """``flush`` after ``close`` returns although no thread is left to report letters."""
-    options: dict[str, Any] = {"client_id": CLIENT, "dead_letter_topic": DEAD_LETTERS}
+    options: dict[str, Any] = {"client_id": CLIENT, "dead_letter_topic": DLQ}
     with new_producer(broker) as producer, refusing(broker):
         producer.send_many("orders", [b"1", b"2"])
         producer.flush()
@@ -257,20 +246,17 @@ def test_every_api_makes_dead_letters(broker: EmbeddedBroker) -> None:
     async def run(producer_class: Any, value: bytes) -> None:
         async with producer_class(
             bootstrap_servers=broker.bootstrap_servers, **options
-        ) as async_producer:
+        ) as producer:
             with refusing(broker), pytest.raises(Exception, match=r"INVALID_RECORD|87"):
-                await async_producer.send_and_wait("orders", value)
+                await producer.send_and_wait("orders", value)
             with pytest.raises(Exception, match="partition"):
-                await async_producer.send_and_wait("orders", b"9", partition=9)
+                await producer.send_and_wait("orders", b"9", partition=9)
 
     asyncio.run(run(aio.Producer, b"4"))
     asyncio.run(run(aio.AIOKafkaProducer, b"5"))
     found = letters(broker)
     assert sorted(letter.value for letter in found) == [b"%d" % n for n in (1, 2, 3, 4, 5, 9, 9)]
-    assert {letter_headers(letter)["reason"] for letter in found} == {
-        "INVALID_RECORD",
-        "PartitionError",
-    }
+    assert {details(letter)["reason"] for letter in found} == {"INVALID_RECORD", "PartitionError"}
 
 
 def test_the_confluent_producer_makes_dead_letters(broker: EmbeddedBroker) -> None:
@@ -280,7 +266,7 @@ def test_the_confluent_producer_makes_dead_letters(broker: EmbeddedBroker) -> No
         {
             "bootstrap.servers": broker.bootstrap_servers,
             "client.id": CLIENT,
-            "dead.letter.topic": DEAD_LETTERS,
+            "dead.letter.topic": DLQ,
             "on_delivery": lambda error, message: reports.append((error, message.key())),
         }
     ) as producer:
@@ -296,20 +282,20 @@ def test_the_confluent_producer_makes_dead_letters(broker: EmbeddedBroker) -> No
         (None, b"c"),
     ]
     first, second = letters(broker)
-    assert (first.value, first.headers[0], letter_headers(first)["reason"]) == (
+    assert (first.value, first.headers[0], details(first)["reason"]) == (
         b"1",
         ("h", b"1"),
         "INVALID_RECORD",
     )
-    assert (second.value, letter_headers(second)["reason"]) == (b"2", "PartitionError")
+    assert (second.value, details(second)["reason"]) == (b"2", "PartitionError")
 
 
 @pytest.mark.parametrize(("reason", "timeout_ms"), [("Purged", 60_000), ("KprodTimeoutError", 300)])
 def test_records_of_the_confluent_producer_for_a_missing_topic_become_dead_letters(
     reason: str, timeout_ms: int
 ) -> None:
-    with EmbeddedBroker(topics={DEAD_LETTERS: 1}, auto_create_topics=False) as broker:
-        options = {"dead.letter.topic": DEAD_LETTERS, "message.timeout.ms": timeout_ms}
+    with EmbeddedBroker(topics={DLQ: 1}, auto_create_topics=False) as broker:
+        options = {"dead.letter.topic": DLQ, "message.timeout.ms": timeout_ms}
         servers = {"bootstrap.servers": broker.bootstrap_servers}
         with confluent.Producer({**servers, **options}) as producer:
             producer.produce("missing", "1", "a", headers={"h": "1"})
@@ -318,7 +304,7 @@ def test_records_of_the_confluent_producer_for_a_missing_topic_become_dead_lette
             assert producer.flush(10) == 0
         (letter,) = letters(broker)
     assert (letter.key, letter.value, letter.headers[0]) == (b"a", b"1", ("h", b"1"))
-    assert letter_headers(letter)["reason"] == reason
+    assert details(letter)["reason"] == reason
 
 
 def test_dead_letters_are_not_part_of_the_transaction(broker: EmbeddedBroker) -> None:

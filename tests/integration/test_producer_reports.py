@@ -32,9 +32,7 @@ def producer(servers: str) -> Iterator[KafkaProducer]:
         yield made
 
 
-def test_get_returns_after_the_callbacks_added_before(
-    producer: KafkaProducer,
-) -> None:
+def test_get_returns_after_the_callbacks_added_before(producer: KafkaProducer) -> None:
     for _ in range(ROUNDS):
         called: list[object] = []
         future = producer.send("t", b"v").add_callback(called.append)
@@ -153,9 +151,7 @@ def test_monkey_patched_threads_are_refused(name: str) -> None:
     assert printed.startswith(f"{name.partition('.')[0]} has replaced Python's threads")
 
 
-def test_serializers_partitioner_and_interceptors_are_closed_once_after_all_records(
-    servers: str,
-) -> None:
+def test_serializers_partitioners_and_interceptors_are_closed_once_at_the_end(servers: str) -> None:
     calls: list[str] = []
 
     def recording(call: str, result: object = None) -> Callable[..., object]:
@@ -183,9 +179,7 @@ def test_serializers_partitioner_and_interceptors_are_closed_once_after_all_reco
     assert calls == ["serialize", "serialize", "choose", "appended", "acknowledged", "close"]
 
 
-def test_records_sent_by_an_interceptor_are_not_passed_to_interceptors(
-    broker: EmbeddedBroker,
-) -> None:
+def test_records_of_interceptors_are_not_passed_to_interceptors(broker: EmbeddedBroker) -> None:
     audited: KafkaProducer
     auditing = SimpleNamespace(on_acknowledgement=lambda _: audited.send("audit", b"stored"))
     servers = broker.bootstrap_servers

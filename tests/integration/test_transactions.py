@@ -153,9 +153,7 @@ def test_queued_records_of_an_aborted_transaction_are_not_sent(
     assert raw == []
 
 
-def test_offsets_are_committed_together_with_the_records(
-    kafka: ApacheKafka, topic: str, make: Make
-) -> None:
+def test_offsets_are_committed_with_the_records(kafka: ApacheKafka, topic: str, make: Make) -> None:
     producer = make()
     group = f"group-{next(numbers)}"
     with producer.transaction() as transaction:

@@ -81,7 +81,7 @@ def test_the_outcome_of_a_transaction_ended_inside_the_context_manager_is_known(
         assert transaction.outcome == outcome
 
 
-def test_the_outcome_is_unknown_if_the_commit_timed_out(
+def test_the_outcome_is_unknown_if_commit_timed_out(
     broker: EmbeddedBroker, ready: KafkaProducer
 ) -> None:
     broker.faults.add(Fault(api=ApiKey.END_TXN, delay=0.5))
@@ -175,9 +175,7 @@ def test_the_next_transaction_waits_for_an_unconfirmed_abort(
     assert stored(broker) == [b"v"]
 
 
-def test_the_error_of_an_aborted_record_says_that_it_may_be_stored(
-    broker: EmbeddedBroker,
-) -> None:
+def test_the_error_of_an_aborted_record_says_that_it_may_be_stored(broker: EmbeddedBroker) -> None:
     with KafkaProducer(**options(broker), request_timeout_ms=500) as producer:
         producer.init_transactions()
         producer.begin_transaction()
@@ -253,9 +251,7 @@ def test_closing_aborts_a_transaction_whose_commit_failed(
 
 
 @pytest.mark.parametrize("prepares", [False, True])
-def test_ending_a_transaction_does_not_wait_for_linger_ms(
-    broker: EmbeddedBroker, prepares: bool
-) -> None:
+def test_commit_does_not_wait_for_linger_ms(broker: EmbeddedBroker, prepares: bool) -> None:
     """Also the first one, and when the sender thread works because much was sent."""
     patient: dict[str, Any] = {"linger_ms": 100_000, "batch_size": 1000, "batch_max_size": 1000}
     with KafkaProducer(**options(broker), **patient) as producer:
@@ -306,9 +302,7 @@ def test_a_commit_after_a_takeover_is_fenced(fences: bool) -> None:
         assert caught.value.next_step is NextStep.START_AGAIN
 
 
-def test_group_metadata_of_a_confluent_consumer_is_accepted(
-    broker: EmbeddedBroker,
-) -> None:
+def test_group_metadata_of_a_confluent_consumer_is_accepted(broker: EmbeddedBroker) -> None:
     """``consumer_group_metadata()`` of a member and of an expelled member."""
     settings: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
     consumer = Consumer({**settings, "group.id": "group", "log_level": 2})
@@ -362,9 +356,7 @@ def test_a_repeated_error_code_is_the_cause_of_the_timeout(
     producer.init_transactions(LONG)
 
 
-def test_a_past_error_is_not_the_cause_of_a_timeout(
-    broker: EmbeddedBroker, producer: KafkaProducer
-) -> None:
+def test_a_past_error_is_not_the_cause(broker: EmbeddedBroker, producer: KafkaProducer) -> None:
     broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, cut_at=0))
     producer.init_transactions(LONG)
     producer.begin_transaction()

@@ -441,9 +441,7 @@ async def test_the_error_of_an_expired_record_is_the_last_error_of_the_broker(
 
 
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
-async def test_a_cancelled_commit_or_abort_completes_in_the_background(
-    make: Make, end: str
-) -> None:
+async def test_a_cancelled_commit_or_abort_still_completes(make: Make, end: str) -> None:
     async with make(**MINE) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"v")
@@ -508,9 +506,7 @@ def kinds() -> list[type[KprodError]]:
 
 
 @pytest.mark.parametrize("kind", kinds())
-def test_errors_other_than_invalid_arguments_are_kafka_errors(
-    kind: type[KprodError],
-) -> None:
+def test_errors_other_than_invalid_arguments_are_kafka_errors(kind: type[KprodError]) -> None:
     error = errors.for_aiokafka(kind("text"))
     assert isinstance(error, aiokafka_errors.KafkaError)
     assert isinstance(error, KprodError)

@@ -58,7 +58,7 @@ async def test_a_token_coroutine_runs_in_the_applications_loop(
     assert set(provider.loops) == {asyncio.get_running_loop()}
 
 
-def test_a_producer_created_outside_a_loop_fetches_tokens_in_its_own_loop(
+def test_a_producer_without_a_running_loop_fetches_tokens_in_its_own(
     broker: EmbeddedBroker,
 ) -> None:
     provider = Provider()

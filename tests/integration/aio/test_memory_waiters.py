@@ -51,9 +51,7 @@ def queueing(broker: EmbeddedBroker, longest: float) -> Queueing:
     return Queueing(native, longest, partial(OutcomeNotifier, renews=True))
 
 
-async def test_a_completed_batch_wakes_only_some_of_the_waiting_tasks(
-    broker: EmbeddedBroker,
-) -> None:
+async def test_a_completed_batch_wakes_only_some_waiting_tasks(broker: EmbeddedBroker) -> None:
     queue = queueing(broker, 60.0)
     queued = await asyncio.gather(*(queue.put(Record("t", VALUE)) for _ in range(TASKS)))
     await queue.elsewhere(partial(queue.native.close, 60), "close")
@@ -217,7 +215,7 @@ async def test_a_lookup_that_cannot_succeed_raises_immediately(native: KafkaProd
 
 @pytest.mark.parametrize("call", ["partitions_for", "send"])
 @pytest.mark.parametrize("kind", [AIOKafkaProducer, Producer])
-async def test_a_topic_name_that_is_not_utf_8_is_not_looked_up(
+async def test_a_topic_that_is_not_utf_8_is_not_looked_up(
     servers: str, kind: Any, call: str
 ) -> None:
     own = {"partitioner": lambda key, every, available: 0}  # looks the topic up first
@@ -254,7 +252,7 @@ async def test_tasks_that_share_a_lookup_get_their_own_error_each(native: KafkaP
 
 
 @pytest.mark.parametrize(("first", "second"), [(0.05, LONG), (LONG, 0.05)])
-async def test_tasks_that_share_a_lookup_have_their_own_time_limit_each(
+async def test_tasks_that_share_a_lookup_have_their_own_timeouts(
     first: float, second: float
 ) -> None:
     """The short one expires; the long one finds the topic once it exists."""

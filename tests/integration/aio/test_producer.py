@@ -239,9 +239,7 @@ async def test_send_all_yields_to_other_tasks(servers: str) -> None:
         assert iterations >= 20_000 // MOST
 
 
-async def test_an_exception_in_the_context_manager_closes_the_producer_quickly(
-    unreachable: str,
-) -> None:
+async def test_an_exception_in_the_context_manager_closes_quickly(unreachable: str) -> None:
     began = time.monotonic()
     with EmbeddedBroker(topics={"t": 1}) as broker:
         producer = Producer(bootstrap_servers=broker.bootstrap_servers, close_timeout_ms_at_exit=50)
@@ -256,9 +254,7 @@ async def test_an_exception_in_the_context_manager_closes_the_producer_quickly(
         Producer(bootstrap_servers=unreachable, max_block_ms="soon")
 
 
-async def test_a_transaction_whose_begin_is_cancelled_has_not_begun(
-    broker: EmbeddedBroker,
-) -> None:
+async def test_a_transaction_whose_begin_is_cancelled_has_not_begun(broker: EmbeddedBroker) -> None:
     """The thread that waits for the coordinator goes on but must not begin it."""
     servers = broker.bootstrap_servers
     async with Producer(bootstrap_servers=servers, transactional_id="x") as producer:

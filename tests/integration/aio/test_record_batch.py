@@ -189,9 +189,7 @@ def large(producer: AIOKafkaProducer) -> RecordBatch:
     return batch
 
 
-async def test_records_sent_after_a_batch_are_stored_after_it(
-    broker: EmbeddedBroker, make: Make
-) -> None:
+async def test_records_sent_after_a_batch_follow_it(broker: EmbeddedBroker, make: Make) -> None:
     async with make(max_batch_size=500_000) as producer:
         for _ in range(2):
             await producer.send_batch(large(producer), "t", partition=0)
@@ -201,9 +199,7 @@ async def test_records_sent_after_a_batch_are_stored_after_it(
     assert [r.value for r in broker.records("t")] == [*NUMBERS, b"one", b"another"] * 2
 
 
-async def test_stop_and_flush_wait_for_the_rest_of_a_batch(
-    broker: EmbeddedBroker, make: Make
-) -> None:
+async def test_stop_and_flush_wait_for_whole_batches(broker: EmbeddedBroker, make: Make) -> None:
     async with make(max_batch_size=500_000) as producer:
         (await producer.send_batch(large(producer), "t", partition=0)).cancel()
         await producer.flush()
@@ -212,9 +208,7 @@ async def test_stop_and_flush_wait_for_the_rest_of_a_batch(
     assert [r.value for r in broker.records("t")] == NUMBERS * 2
 
 
-async def test_a_split_batch_fails_if_one_of_its_parts_fails(
-    broker: EmbeddedBroker, make: Make
-) -> None:
+async def test_a_split_batch_fails_if_one_part_fails(broker: EmbeddedBroker, make: Make) -> None:
     async with make(enable_idempotence=True, linger_ms=60_000) as producer:
         await producer.partitions_for("t")
         batch = producer.create_batch()
@@ -249,9 +243,7 @@ async def test_a_partly_cancelled_batch_is_not_committed(
     assert broker.records("t", committed=True) == []
 
 
-async def test_batches_of_concurrent_tasks_are_not_interleaved(
-    broker: EmbeddedBroker, make: Make
-) -> None:
+async def test_batches_of_tasks_are_not_interleaved(broker: EmbeddedBroker, make: Make) -> None:
     async with make(max_batch_size=500_000) as producer:
         await producer.partitions_for("t")
         sends = [producer.send_batch(large(producer), "t", partition=0) for _ in range(3)]
@@ -286,9 +278,7 @@ async def test_a_transaction_contains_whole_batches_only(
 
 
 @pytest.mark.parametrize("call", ["stop", "flush"])
-async def test_stop_and_flush_return_while_a_task_keeps_sending_batches(
-    make: Make, call: str
-) -> None:
+async def test_stop_and_flush_return_while_a_task_sends_batches(make: Make, call: str) -> None:
     async with make(max_batch_size=500_000) as producer:
 
         async def send_forever() -> None:
@@ -338,9 +328,7 @@ class Closing(KafkaProducer):
         return super().send(*args, **kwargs)
 
 
-async def test_the_future_raises_a_failure_after_the_first_record(
-    broker: EmbeddedBroker,
-) -> None:
+async def test_the_future_raises_a_failure_after_the_first_record(broker: EmbeddedBroker) -> None:
     native = Closing(bootstrap_servers=broker.bootstrap_servers, max_block_ms=0)
     queue = Queueing(native, 30.0, partial(OutcomeNotifier, renews=True))
     records = [Record("t", b"%d" % number, partition=0) for number in range(5)]

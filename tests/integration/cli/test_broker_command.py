@@ -36,9 +36,7 @@ def few_files() -> Iterator[None]:
 @pytest.mark.usefixtures("few_files")
 @pytest.mark.parametrize("module", COMMANDS)
 @pytest.mark.parametrize("number", one_of(signal.SIGTERM, signal.SIGINT))
-def test_the_broker_listens_and_stops_cleanly(
-    module: str, number: signal.Signals, tmp_path: Path
-) -> None:
+def test_it_listens_and_stops_cleanly(module: str, number: signal.Signals, tmp_path: Path) -> None:
     arguments = (*COMMANDS[module], "--port", "0", "--data-dir", str(tmp_path))
     with family(*arguments, "--topic", "flights:6", "--topic", "one", module=module) as broker:
         where = address(broker)

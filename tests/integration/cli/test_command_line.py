@@ -198,9 +198,7 @@ def test_a_failed_write_to_standard_output_is_a_one_line_error(
     assert ran.stderr == "kprod: [Errno 28] No space left on device\n"
 
 
-def test_a_failed_write_to_standard_error_does_not_stop_the_delivery(
-    broker: EmbeddedBroker,
-) -> None:
+def test_a_failed_write_to_standard_error_does_not_stop_delivery(broker: EmbeddedBroker) -> None:
     produce = f"$kprod produce --topic t --bootstrap-servers {broker.bootstrap_servers}"
     ran = shell(f"printf 'no key\nk=v\n' | {produce} --key-separator = 2> /dev/full")
     assert ran.returncode == 1

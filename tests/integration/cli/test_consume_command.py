@@ -66,9 +66,7 @@ def test_a_missing_topic_is_reported_and_awaited(bootstrap: str) -> None:
     assert ended == waiting.removesuffix("; waiting")
 
 
-def test_an_open_transaction_with_offsets_of_the_group_is_reported_and_awaited(
-    bootstrap: str,
-) -> None:
+def test_an_open_transaction_with_offsets_of_the_group_is_awaited(bootstrap: str) -> None:
     with KafkaProducer(bootstrap_servers=bootstrap, transactional_id="copies") as producer:
         producer.init_transactions()
         producer.begin_transaction()

@@ -106,9 +106,7 @@ def interrupted(*arguments: str, number: signal.Signals, bootstrap: str | None) 
 
 @pytest.mark.full
 @pytest.mark.parametrize("arguments", [["--no-spark"], []], ids=["no Spark", "Spark"])
-def test_ctrl_c_prints_the_number_of_delivered_records(
-    broker: EmbeddedBroker, arguments: list[str]
-) -> None:
+def test_ctrl_c_prints_the_delivered_records(broker: EmbeddedBroker, arguments: list[str]) -> None:
     bootstrap = broker.bootstrap_servers
     where = ("--bootstrap-servers", bootstrap)
     out = interrupted(*arguments, *where, number=signal.SIGINT, bootstrap=bootstrap)

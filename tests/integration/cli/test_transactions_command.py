@@ -121,9 +121,7 @@ def commit_another(producer: KafkaProducer) -> None:
 
 
 @pytest.mark.parametrize("command", one_of("abort", "commit"))
-def test_a_later_transaction_of_the_same_id_is_not_ended(
-    broker: EmbeddedBroker, command: str
-) -> None:
+def test_a_later_transaction_of_an_id_is_not_ended(broker: EmbeddedBroker, command: str) -> None:
     """The producer began another transaction before the user confirmed."""
     with KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers, transactional_id="alive"
@@ -252,9 +250,7 @@ def test_an_open_decision_is_aborted_with_the_other_transactions(broker: Embedde
 
 
 @pytest.mark.parametrize("metadata", ["", "[]", "5", '{"kprod": 1}', "[" * 4_000])
-def test_offsets_of_other_applications_are_not_a_decision(
-    broker: EmbeddedBroker, metadata: str
-) -> None:
+def test_offsets_of_other_programs_are_no_decision(broker: EmbeddedBroker, metadata: str) -> None:
     prepare(broker, "x.0/0")
     write_offsets(broker, "x.layout", Position(1, metadata))
     ran = transactions(broker, "commit", "x.0/0", "--yes")

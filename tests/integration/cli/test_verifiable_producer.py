@@ -89,9 +89,7 @@ def test_a_signal_ends_the_producer_after_all_events_were_printed(broker: Embedd
 
 @pytest.mark.full
 @pytest.mark.parametrize("limit", [["--max-messages", "20000"], []], ids=["20,000", "no end"])
-def test_the_producer_stops_if_standard_output_is_closed(
-    broker: EmbeddedBroker, limit: list[str]
-) -> None:
+def test_it_stops_if_standard_output_is_closed(broker: EmbeddedBroker, limit: list[str]) -> None:
     arguments = command(broker.bootstrap_servers, *limit)
     with family(*arguments) as process:
         assert "startup_complete" in process.stdout.readline()

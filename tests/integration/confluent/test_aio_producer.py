@@ -103,9 +103,7 @@ async def test_interceptors_are_called_once_for_a_record_that_waits_for_memory()
     assert interceptor.failed == [bytes(4)]
 
 
-async def test_close_refuses_new_records_and_concurrent_closes_wait_for_the_end(
-    servers: str,
-) -> None:
+async def test_close_refuses_new_records_and_concurrent_closes_wait(servers: str) -> None:
     producer = AIOProducer({"bootstrap.servers": servers, "queue.buffering.max.messages": 1})
     future = await producer.produce("t", b"v")
     waiting = asyncio.create_task(producer.produce("t", b"v"))
@@ -149,9 +147,7 @@ async def test_the_future_of_an_undelivered_record_raises(
         assert caught.value.args[0] == code
 
 
-async def test_a_refused_record_fails_its_future_and_an_invalid_argument_raises(
-    servers: str,
-) -> None:
+async def test_a_refused_record_fails_its_future_and_invalid_arguments_raise(servers: str) -> None:
     async with AIOProducer({"bootstrap.servers": servers}) as producer:
         with pytest.raises(KafkaException) as caught:
             await (await producer.produce("t", b"v" * 2_000_000))

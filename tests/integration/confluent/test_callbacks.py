@@ -180,9 +180,7 @@ def fail(config: Any) -> Any:
         lambda config: ("token", time.time() + 300, "alice", {}, None),
     ],
 )
-def test_the_constructor_raises_if_oauth_cb_returns_no_valid_token(
-    callback: Callable[[Any], Any],
-) -> None:
+def test_the_constructor_raises_without_a_valid_token(callback: Callable[[Any], Any]) -> None:
     with pytest.raises(KafkaException) as caught:
         Producer({**OPTIONS, "oauth_cb": callback})
     assert caught.value.args[0].code() == KafkaError.SASL_AUTHENTICATION_FAILED

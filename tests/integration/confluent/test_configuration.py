@@ -227,9 +227,7 @@ def test_invalid_options_raise(options: dict[str, Any], message: str) -> None:
     ],
     ids=["dict", "dict and keyword", "keywords"],
 )
-def test_a_given_logger_gets_the_log_of_the_producer(
-    unreachable: str, make: Callable[..., Producer]
-) -> None:
+def test_a_given_logger_gets_the_log(unreachable: str, make: Callable[..., Producer]) -> None:
     stream = io.StringIO()
     logger = logging.Logger("mine")
     logger.addHandler(logging.StreamHandler(stream))

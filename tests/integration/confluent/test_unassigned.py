@@ -232,9 +232,7 @@ def test_str_subclasses_are_encoded_as_text(broker: EmbeddedBroker) -> None:
     assert fields == 2 * [(b"red", b"red", (("h", b"red"),))]
 
 
-def test_a_buffer_is_copied_while_its_topic_is_unknown(
-    broker: EmbeddedBroker,
-) -> None:
+def test_a_buffer_is_copied_while_its_topic_is_unknown(broker: EmbeddedBroker) -> None:
     with new_producer(broker) as producer:
         value, key = bytearray(b"first"), bytearray(b"key")
         buffers: list[Any] = [memoryview(value), key]
@@ -307,16 +305,12 @@ def log_of_exit(how: str, servers: str) -> str:
 
 
 @pytest.mark.parametrize("how", ["end", "exit", "deleted", "child"])
-def test_records_of_a_still_unknown_topic_are_sent_at_exit(
-    how: str, broker: EmbeddedBroker
-) -> None:
+def test_records_of_an_unknown_topic_are_sent_at_exit(how: str, broker: EmbeddedBroker) -> None:
     assert "lost" not in log_of_exit(how, broker.bootstrap_servers)
     assert [record.value for record in broker.records("t")] == [b"%d" % n for n in range(50)]
 
 
-def test_records_of_a_missing_topic_do_not_delay_queued_records_at_exit(
-    broker: EmbeddedBroker,
-) -> None:
+def test_records_of_a_missing_topic_delay_no_others_at_exit(broker: EmbeddedBroker) -> None:
     """The linger time exceeds the wait at exit: only the end of the engine cuts it short."""
     program = """
 import sys
@@ -388,9 +382,7 @@ def refused(call: object, *arguments: object) -> KafkaError:
 
 
 @pytest.mark.parametrize("topic", ["no name of a topic", "missing"])
-def test_a_transaction_with_a_failed_record_cannot_be_committed(
-    broker: EmbeddedBroker, topic: str
-) -> None:
+def test_a_failed_record_prevents_the_commit(broker: EmbeddedBroker, topic: str) -> None:
     """As in librdkafka: "1 message(s) failed delivery"; the transaction must be aborted."""
     reported: list[tuple[KafkaError | None, Message]] = []
     with transactional(broker, 1_000) as producer:
@@ -406,9 +398,7 @@ def test_a_transaction_with_a_failed_record_cannot_be_committed(
         producer.commit_transaction(LONG)
 
 
-def test_commit_waits_for_records_of_unknown_topics(
-    broker: EmbeddedBroker,
-) -> None:
+def test_commit_waits_for_records_of_unknown_topics(broker: EmbeddedBroker) -> None:
     with transactional(broker, 60_000) as producer:
         producer.produce("later", b"v")
         error = refused(producer.commit_transaction, 0.05)
@@ -430,9 +420,7 @@ class HoldingInterceptor:
         return record
 
 
-def test_a_record_being_queued_is_aborted_with_its_transaction(
-    broker: EmbeddedBroker,
-) -> None:
+def test_a_record_being_queued_is_aborted_with_its_transaction(broker: EmbeddedBroker) -> None:
     interceptor = HoldingInterceptor()
     with transactional(broker, 60_000, interceptors=[interceptor]) as producer:
         producer.produce("later", b"aborted")

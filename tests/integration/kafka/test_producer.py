@@ -40,9 +40,7 @@ def test_futures_and_metadata_are_as_in_kafka_python(producer: KafkaProducer) ->
     assert future.exception is None
 
 
-def test_callbacks_get_their_arguments_and_late_ones_run_immediately(
-    producer: KafkaProducer,
-) -> None:
+def test_callbacks_get_their_arguments_and_late_ones_run_at_once(producer: KafkaProducer) -> None:
     calls: list[Any] = []
     future = producer.send("t", b"value")
     future.add_callback(lambda *args, **kwargs: calls.append((args, kwargs)), 1, named=2)
@@ -148,9 +146,7 @@ def test_impossible_idempotence_is_refused_if_explicit_and_else_disabled(
         assert producer.config["enable_idempotence"] is False
 
 
-def test_transactions_are_refused_for_an_old_api_version(
-    unreachable: str,
-) -> None:
+def test_transactions_are_refused_for_an_old_api_version(unreachable: str) -> None:
     with pytest.raises(kafka_errors.KafkaConfigurationError, match=r"api_version=\(0, 10\)"):
         KafkaProducer(bootstrap_servers=unreachable, api_version=(0, 10), transactional_id="t")
 
@@ -163,9 +159,7 @@ def test_the_constructor_raises_if_no_broker_answers(unreachable: str, option: s
     assert isinstance(caught.value, errors.NoBrokersAvailable)
 
 
-def test_the_constructor_does_not_wait_for_a_broker_if_api_version_is_given(
-    unreachable: str,
-) -> None:
+def test_the_constructor_does_not_wait_if_api_version_is_given(unreachable: str) -> None:
     producer = KafkaProducer(bootstrap_servers=unreachable, api_version="2.0.0", max_block_ms=50)
     assert producer.config["api_version"] == (2, 0, 0)
     with pytest.raises(kafka_errors.KafkaTimeoutError):
@@ -290,9 +284,7 @@ def test_metrics_have_their_groups_and_names(producer: KafkaProducer) -> None:
     assert raw[name].value() >= 1
 
 
-def test_init_transactions_may_be_called_again_in_a_transaction(
-    broker: EmbeddedBroker,
-) -> None:
+def test_init_transactions_may_be_called_again_in_a_transaction(broker: EmbeddedBroker) -> None:
     servers = broker.bootstrap_servers
     with KafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
         for _ in range(2):

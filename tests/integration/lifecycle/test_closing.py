@@ -107,16 +107,12 @@ def outcomes_of_close(
 
 
 @pytest.mark.parametrize("timeout", one_of(0.5, 0))
-def test_close_respects_its_timeout_while_brokers_are_down(
-    broker: BrokerProcess, timeout: float
-) -> None:
+def test_close_in_time_while_brokers_are_down(broker: BrokerProcess, timeout: float) -> None:
     outcomes_of_close(broker, timeout, broker.kill, broker.start)
 
 
 @pytest.mark.parametrize("timeout", one_of(0.5, 0))
-def test_close_respects_its_timeout_while_the_broker_hangs(
-    broker: BrokerProcess, timeout: float
-) -> None:
+def test_close_in_time_while_the_broker_hangs(broker: BrokerProcess, timeout: float) -> None:
     outcomes = outcomes_of_close(broker, timeout, broker.freeze, broker.thaw)
     assert outcomes["maybe"] > 0
 
@@ -124,9 +120,7 @@ def test_close_respects_its_timeout_while_the_broker_hangs(
 # Threads blocked in send() ------------------------------------------------------------------------
 
 
-def test_close_ends_calls_that_wait_for_memory_or_metadata_immediately(
-    broker: BrokerProcess,
-) -> None:
+def test_close_ends_calls_that_wait_for_memory_or_metadata(broker: BrokerProcess) -> None:
     producer = connected_producer(broker, buffer_memory=100_000, linger_ms=0)
     broker.freeze()
 
@@ -192,9 +186,7 @@ def fail_after(producer: KafkaProducer, act: Callable[[], object]) -> None:
         raise Failure
 
 
-def test_an_exception_in_the_context_manager_does_not_wait_for_brokers(
-    broker: BrokerProcess,
-) -> None:
+def test_an_exception_in_the_block_does_not_wait_for_brokers(broker: BrokerProcess) -> None:
     producer = connected_producer(broker, close_timeout_ms_at_exit=200)
     account = Account(producer, TOPIC, PARTITIONS)
 
@@ -208,9 +200,7 @@ def test_an_exception_in_the_context_manager_does_not_wait_for_brokers(
     assert account.check_against(broker.bootstrap_servers)["stored"] == 0
 
 
-def test_an_exception_in_the_context_manager_still_delivers_queued_records(
-    broker: BrokerProcess,
-) -> None:
+def test_an_exception_in_the_block_delivers_queued_records(broker: BrokerProcess) -> None:
     producer = connected_producer(broker, linger_ms=60_000, close_timeout_ms_at_exit=20_000)
     account = Account(producer, TOPIC, PARTITIONS)
     with pytest.raises(Failure):
@@ -236,7 +226,7 @@ class BlockingBackend(TcpBackend):
         return super().dial(host, port)
 
 
-def test_close_respects_its_timeout_while_the_transport_blocks(broker: BrokerProcess) -> None:
+def test_close_in_time_while_the_transport_blocks(broker: BrokerProcess) -> None:
     backend = BlockingBackend()
     producer = connected_producer(broker, transport=lambda: backend)
     account = Account(producer, TOPIC, PARTITIONS)

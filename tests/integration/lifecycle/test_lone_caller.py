@@ -134,9 +134,7 @@ def test_an_exception_of_a_signal_handler_is_not_logged_as_an_internal_error(
     assert not caplog.records
 
 
-def test_a_caller_near_the_recursion_limit_leaves_the_loop_to_the_sender_thread(
-    caller: SingleCaller,
-) -> None:
+def test_a_caller_near_the_recursion_limit_does_not_run_the_loop(caller: SingleCaller) -> None:
     caller.take_over()
     here = len(inspect.stack(0))
 

@@ -136,9 +136,7 @@ def quick_switches() -> Iterator[None]:
 
 @pytest.mark.usefixtures("quick_switches")
 @pytest.mark.parametrize("codec", one_of("lz4", None))
-def test_concurrent_calls_deliver_every_record_once_and_in_order(
-    tmp_path: Path, codec: Any
-) -> None:
+def test_concurrent_sends_are_delivered_once_and_in_order(tmp_path: Path, codec: Any) -> None:
     with BrokerProcess(tmp_path, TOPICS) as broker:
         producer = KafkaProducer(
             bootstrap_servers=broker.bootstrap_servers,

@@ -166,9 +166,7 @@ async def test_nothing_is_traced_after_uninstrument(broker: EmbeddedBroker) -> N
     assert exports.spans() == []
 
 
-def test_the_span_of_a_failed_delivery_is_a_child_of_the_span_of_the_record(
-    exports: Exports,
-) -> None:
+def test_the_span_of_a_failed_delivery_is_a_child_of_the_record_span(exports: Exports) -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         producer = kprod.KafkaProducer(
             bootstrap_servers=broker.bootstrap_servers,

@@ -61,9 +61,7 @@ def test_totals_are_sent_as_increments_and_other_metrics_as_gauges(server: socke
         assert received_until(server, of_topic)[of_topic] == "1|c"
 
 
-def test_a_failing_client_is_logged_once_and_retried(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_failing_client_is_logged_once_and_retried(caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         def __init__(self) -> None:
             self.attempts = 0

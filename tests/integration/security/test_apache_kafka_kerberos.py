@@ -114,9 +114,7 @@ def test_the_error_names_the_wrong_kerberos_option(
     assert option in refused(kafka, **changed)
 
 
-def test_a_producer_recovers_once_there_is_a_ticket(
-    kafka: Kerberized, realm: KerberosRealm
-) -> None:
+def test_a_producer_recovers_with_a_new_ticket(kafka: Kerberized, realm: KerberosRealm) -> None:
     realm.drop_ticket()
     with KafkaProducer(reconnect_backoff_max_ms=100, **kafka.options) as producer:
         with pytest.raises(SaslAuthenticationError, match="run kinit"):

@@ -27,9 +27,7 @@ def config_error(certificates: Certificates, **options: Any) -> str:
     return str(raised.value)
 
 
-def test_errors_for_unusable_files_name_the_option(
-    certificates: Certificates, tmp_path: Path
-) -> None:
+def test_errors_of_unusable_files_name_options(certificates: Certificates, tmp_path: Path) -> None:
     empty, text = tmp_path / "empty", tmp_path / "text"
     empty.write_bytes(b"")
     text.write_text("not a certificate")

@@ -119,9 +119,7 @@ def test_the_region_is_taken_from_the_broker_name(msk: Msk, host: str, region: s
     assert abs(grant.expires - expires) <= 1
 
 
-def test_an_error_of_the_signer_is_not_a_credentials_error(
-    msk: Msk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_the_signer_are_passed_on(msk: Msk, monkeypatch: pytest.MonkeyPatch) -> None:
     """For example a missing attribute of a package."""
 
     def fail(*_: object) -> None:

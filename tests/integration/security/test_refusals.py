@@ -328,9 +328,7 @@ def is_closed(client: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("size", [MAX_SIZE + 1, 2**31 - 1, -1, 0])
-def test_requests_of_invalid_size_are_refused_before_the_login(
-    size: int, guarded: GuardedBroker
-) -> None:
+def test_requests_of_invalid_size_are_refused(size: int, guarded: GuardedBroker) -> None:
     """The announced size is enough: no memory is allocated for them."""
     with begin_request(guarded.address("plain", "PLAIN"), size) as client:
         assert is_closed(client)
