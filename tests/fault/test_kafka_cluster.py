@@ -68,7 +68,7 @@ class Cluster:
         self.proxies = [stack.enter_context(CuttingProxy(plan)) for _ in NODES]
         self._nodes: list[ApacheKafka] = []
         for node, proxy in zip(NODES, self.proxies, strict=True):
-            made = ApacheKafka(
+            broker = ApacheKafka(
                 folder / str(node),
                 NEWEST,
                 told_port=proxy.port,
@@ -76,8 +76,8 @@ class Cluster:
                 node_id=node,
                 guards=Guards({}, {"broker.session.timeout.ms": SESSION_MS}, []),
             )
-            proxy.upstream_port = made.front_port
-            self._nodes.append(stack.enter_context(made))
+            proxy.upstream_port = broker.front_port
+            self._nodes.append(stack.enter_context(broker))
         self.servers = ",".join(node.bootstrap_servers for node in self._nodes)
         self.fault_counts: Counter[str] = Counter()
         self._dice = random.Random(SEED)

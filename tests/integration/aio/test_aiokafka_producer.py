@@ -354,9 +354,9 @@ async def test_the_future_of_a_failed_record_raises(broker: EmbeddedBroker, make
 
 
 async def test_a_producer_that_is_not_stopped_warns(shared: Make) -> None:
-    kept = [shared()]
+    producers = [shared()]
     with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaProducer"):
-        kept.clear()
+        producers.clear()
     with pytest.warns(DeprecationWarning, match="`loop`"):
         other = shared(loop=asyncio.get_running_loop())
     await other.stop()
@@ -474,12 +474,12 @@ NAMES = sorted(
 
 def test_every_error_class_of_aiokafka_has_a_subclass_in_kprod() -> None:
     for name in NAMES:
-        ours: type[Exception] = getattr(errors, name)
-        assert issubclass(ours, getattr(aiokafka_errors, name))
-        assert issubclass(ours, KprodError)
+        kprod_error: type[Exception] = getattr(errors, name)
+        assert issubclass(kprod_error, getattr(aiokafka_errors, name))
+        assert issubclass(kprod_error, KprodError)
         for other in NAMES:  # some have an alias
             same = getattr(aiokafka_errors, name) is getattr(aiokafka_errors, other)
-            assert same == (ours is getattr(errors, other))
+            assert same == (kprod_error is getattr(errors, other))
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code not in (0, FENCED)])

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-TAG = "KPROD_TEST_FAMILY"
+TAG = "KPROD_TEST_PROCESS_TREE"
 
 
-class Family:
+class ProcessTree:
     """A command and its descendants, found by a tag in their environment."""
 
     def __init__(self, *arguments: str, module: str = "kprod") -> None:
@@ -35,7 +35,7 @@ class Family:
         self.stdin, self.stdout = self.command.stdin, self.command.stdout
         self.stderr = self.command.stderr
 
-    def members(self) -> list[int]:
+    def pids(self) -> list[int]:
         expected = f"{TAG}={self._tag}".encode()
         return [
             int(entry.name)
@@ -44,7 +44,7 @@ class Family:
         ]
 
     def end(self) -> None:
-        for pid in self.members():
+        for pid in self.pids():
             os.kill(pid, signal.SIGKILL)
         self.command.wait()
         for stream in (self.stdin, self.stdout, self.stderr):
@@ -63,9 +63,9 @@ def ignored_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def family(*arguments: str, module: str = "kprod") -> Iterator[Family]:
+def process_tree(*arguments: str, module: str = "kprod") -> Iterator[ProcessTree]:
     """Run ``python -m kprod`` or another module; kill all of it at the end of the block."""
-    found = Family(*arguments, module=module)
+    found = ProcessTree(*arguments, module=module)
     try:
         yield found
     finally:

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from kprod.admin import end_offsets
-from tests.integration.cli.processes import Family, family, ignored_interrupts
+from tests.integration.cli.processes import ProcessTree, ignored_interrupts, process_tree
 from tests.support.programs import run_python
 from tests.support.tier import one_of
 
 COMMANDS = {"kprod": ("broker",), "kprod.broker": ()}
 
 
-def address(broker: Family) -> str:
+def address(broker: ProcessTree) -> str:
     """The address in its first line of output."""
     first = broker.stdout.readline()
     assert first.startswith("listening on 127.0.0.1:")
@@ -25,7 +25,7 @@ def address(broker: Family) -> str:
 
 
 @pytest.fixture
-def few_files() -> Iterator[None]:
+def low_file_limit() -> Iterator[None]:
     """Started commands inherit a low soft limit of open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard // 2, hard))
@@ -33,12 +33,14 @@ def few_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.mark.usefixtures("few_files")
+@pytest.mark.usefixtures("low_file_limit")
 @pytest.mark.parametrize("module", COMMANDS)
 @pytest.mark.parametrize("number", one_of(signal.SIGTERM, signal.SIGINT))
 def test_it_listens_and_stops_cleanly(module: str, number: signal.Signals, tmp_path: Path) -> None:
     arguments = (*COMMANDS[module], "--port", "0", "--data-dir", str(tmp_path))
-    with family(*arguments, "--topic", "flights:6", "--topic", "one", module=module) as broker:
+    with process_tree(
+        *arguments, "--topic", "flights:6", "--topic", "one", module=module
+    ) as broker:
         where = address(broker)
         soft, hard = resource.prlimit(broker.command.pid, resource.RLIMIT_NOFILE)
         assert soft == hard, "segments and clients need many files"
@@ -53,7 +55,7 @@ def test_it_listens_and_stops_cleanly(module: str, number: signal.Signals, tmp_p
 @pytest.mark.parametrize("module", COMMANDS)
 def test_an_ignored_interrupt_stays_ignored(module: str) -> None:
     arguments = (*COMMANDS[module], "--port", "0", "--topic", "t:1")
-    with ignored_interrupts(), family(*arguments, module=module) as broker:
+    with ignored_interrupts(), process_tree(*arguments, module=module) as broker:
         where = address(broker)
         broker.command.send_signal(signal.SIGINT)
         assert end_offsets(where, "t") == {0: 0}
@@ -62,7 +64,7 @@ def test_an_ignored_interrupt_stays_ignored(module: str) -> None:
 
 
 def test_until_stdin_closes_ends_the_broker() -> None:
-    with family("broker", "--port", "0", "--until-stdin-closes") as broker:
+    with process_tree("broker", "--port", "0", "--until-stdin-closes") as broker:
         address(broker)
         broker.stdin.close()
         assert broker.command.wait(30) == 0
@@ -70,7 +72,7 @@ def test_until_stdin_closes_ends_the_broker() -> None:
 
 @pytest.mark.full
 def test_the_broker_runs_several_nodes() -> None:
-    with family("broker", "--port", "0", "--nodes", "3", "--topic", "t:3") as broker:
+    with process_tree("broker", "--port", "0", "--nodes", "3", "--topic", "t:3") as broker:
         nodes = address(broker).split(",")
         assert len(nodes) == 3
         assert sorted(end_offsets(nodes[2], "t")) == [0, 1, 2]
@@ -80,7 +82,7 @@ def test_the_broker_runs_several_nodes() -> None:
 
 @pytest.mark.full
 def test_start_failures_are_explained(tmp_path: Path) -> None:
-    with family("--port", "0", "--data-dir", str(tmp_path), module="kprod.broker") as broker:
+    with process_tree("--port", "0", "--data-dir", str(tmp_path), module="kprod.broker") as broker:
         where = address(broker)
         for arguments, reason in (
             (["--port", "0", "--data-dir", str(tmp_path)], "in use by another broker"),

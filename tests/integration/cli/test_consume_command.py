@@ -12,7 +12,7 @@ from kprod.admin import committed_offsets, read_topic
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.cli.app import app
 from kprod.types import TopicPartition
-from tests.integration.cli.processes import family
+from tests.integration.cli.processes import process_tree
 from tests.support.waiting import await_true
 
 
@@ -117,7 +117,9 @@ def test_sigterm_commits_the_offsets_of_printed_records(bootstrap: str) -> None:
     The opposite order could lose it.
     """
     where = ("--topic", "t", "--bootstrap-servers", bootstrap, "--partition", "0")
-    with family("consume", *where, "--from-beginning", "--group", "g", "--count", "20") as process:
+    with process_tree(
+        "consume", *where, "--from-beginning", "--group", "g", "--count", "20"
+    ) as process:
         assert [process.stdout.readline() for _ in range(10)][-1] == "0-9\n"
         process.command.terminate()
         assert process.command.wait(30) == 0
@@ -131,7 +133,9 @@ def test_sigterm_waits_for_the_final_commit() -> None:
             producer.send("t", b"printed")
         slow = broker.faults.add(Fault(api=ApiKey.OFFSET_COMMIT, delay=1.0))
         where = ("--topic", "t", "--bootstrap-servers", broker.bootstrap_servers)
-        with family("consume", *where, "--offset", "0", "--count", "1", "--group", "g") as process:
+        with process_tree(
+            "consume", *where, "--offset", "0", "--count", "1", "--group", "g"
+        ) as process:
             await_true(lambda: slow.hits > 0)
             process.command.terminate()
             assert process.command.communicate(timeout=300) == ("printed\n", "")

@@ -14,7 +14,7 @@ from kprod import KafkaProducer
 from kprod.admin import end_offsets
 from kprod.broker import EmbeddedBroker
 from kprod.cli.app import app
-from tests.integration.cli.processes import family
+from tests.integration.cli.processes import process_tree
 from tests.support.programs import run_python
 from tests.support.waiting import await_true
 
@@ -45,10 +45,10 @@ def test_the_demo_without_spark_is_exact() -> None:
 
 @pytest.mark.full
 def test_the_demo_with_spark_is_exact_and_clean() -> None:
-    with family("demo", "--records", "3000") as process:
+    with process_tree("demo", "--records", "3000") as process:
         out, err = process.command.communicate(timeout=300)
         assert process.command.returncode == 0, out + err
-        assert process.members() == []
+        assert process.pids() == []
     assert counts(out)["read back"] == "3,000"
     assert err == "", "Spark's log output is suppressed"
 
@@ -74,11 +74,11 @@ def test_without_java_the_error_suggests_no_spark(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.full
 def test_keep_leaves_the_broker_running(tmp_path: Path) -> None:
     arguments = ("demo", "--no-spark", "--records", "100", "--keep", "--data-dir", str(tmp_path))
-    with family(*arguments) as process:
+    with process_tree(*arguments) as process:
         out, err = process.command.communicate(timeout=300)
         assert process.command.returncode == 0, err
         assert str(tmp_path) in out
-        (broker,) = process.members()
+        (broker,) = process.pids()
         assert f"kill {broker}" in out
         address = next(word for word in out.split() if word.startswith("127.0.0.1:")).rstrip(",")
         assert sum(end_offsets(address, "flights").values()) == 100
@@ -92,7 +92,7 @@ def delivered(output: str) -> int:
 
 def interrupted(*arguments: str, number: signal.Signals, bootstrap: str | None) -> str:
     """The output of a demo that gets a signal while it writes. No process may remain."""
-    with family("demo", *arguments) as process:
+    with process_tree("demo", *arguments) as process:
         if bootstrap is None:
             process.stdout.readline()
         else:
@@ -100,7 +100,7 @@ def interrupted(*arguments: str, number: signal.Signals, bootstrap: str | None) 
         process.command.send_signal(number)
         out, err = process.command.communicate(timeout=300)
         assert process.command.returncode == 128 + number, out + err
-        assert process.members() == []
+        assert process.pids() == []
     return out
 
 
@@ -120,8 +120,8 @@ def test_sigterm_stops_the_embedded_broker_too() -> None:
 
 @pytest.mark.full
 def test_no_process_outlives_a_killed_demo() -> None:
-    with family("demo", "--no-spark") as process:
+    with process_tree("demo", "--no-spark") as process:
         process.stdout.readline()
-        assert len(process.members()) == 2, "the demo and its broker"
+        assert len(process.pids()) == 2, "the demo and its broker"
         process.command.kill()
-        await_true(lambda: process.members() == [])
+        await_true(lambda: process.pids() == [])

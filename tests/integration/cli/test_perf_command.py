@@ -21,7 +21,7 @@ from kprod.cli.perf import command
 from kprod.cli.perf.command import CallName
 from kprod.cli.perf.measurement import Measured
 from kprod.cli.perf.workload import CALLS
-from tests.integration.cli.processes import family
+from tests.integration.cli.processes import process_tree
 from tests.support.waiting import await_true
 
 BROKER = {"default_partitions": 3}
@@ -142,7 +142,7 @@ def test_ctrl_c_during_the_shutdown_of_the_broker_keeps_the_figures(
 @pytest.mark.full
 def test_ctrl_c_prints_the_figures_so_far(servers: str) -> None:
     arguments = ("--bootstrap-servers", servers, "--topic", "stopped", "--warm-up", "0")
-    with family("perf", *arguments, "--rate", "500", "--json") as process:
+    with process_tree("perf", *arguments, "--rate", "500", "--json") as process:
         await_true(lambda: sum(end_offsets(servers, "stopped").values()) > 10)
         process.command.send_signal(signal.SIGINT)
         out, err = process.command.communicate(timeout=300)

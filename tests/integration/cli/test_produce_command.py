@@ -17,7 +17,7 @@ from kprod.admin import read_topic
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.cli.app import app
 from kprod.records.record_batch import StoredRecord
-from tests.integration.cli.processes import family, ignored_interrupts
+from tests.integration.cli.processes import ignored_interrupts, process_tree
 from tests.support.tier import one_of
 from tests.support.waiting import await_true
 
@@ -92,7 +92,7 @@ def test_after_a_signal_complete_lines_are_sent(
     text = "a|b|c".replace("|", {r"\n": "\n", r"\0": "\0", r"\x1e": "\x1e"}[delimiter])
     topic = f"stopped-{ord(text[1])}-{number}"
     arguments = ("produce", "--topic", topic, "--bootstrap-servers", servers)
-    with family(*arguments, "--delimiter", delimiter, "-X", "linger_ms=0") as process:
+    with process_tree(*arguments, "--delimiter", delimiter, "-X", "linger_ms=0") as process:
         process.stdin.write(text)
         process.stdin.flush()
         await_true(lambda: len(stored(servers, topic)) == 2)
@@ -111,7 +111,7 @@ def test_after_a_signal_every_waiting_line_is_reported(lines: int, max_block_ms:
     A single line waits only briefly: the signal may arrive just before its wait ends.
     """
     arguments = ("produce", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1")
-    with family(*arguments, "-X", f"max_block_ms={max_block_ms}") as process:
+    with process_tree(*arguments, "-X", f"max_block_ms={max_block_ms}") as process:
         process.stdin.write("a\n" * lines)
         process.stdin.flush()
         assert "cannot connect" in process.stderr.readline()
@@ -128,7 +128,7 @@ def test_a_signal_ends_produce_within_ten_seconds_while_records_wait() -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         silent = broker.faults.add(Fault(api=ApiKey.PRODUCE, drop=True, times=None))
         where = ("--topic", "t", "--bootstrap-servers", broker.bootstrap_servers)
-        with family("produce", *where, "-X", "buffer_memory=20000") as process:
+        with process_tree("produce", *where, "-X", "buffer_memory=20000") as process:
             process.stdin.write(("x" * 9_000 + "\n") * 6)
             process.stdin.flush()
             await_true(lambda: silent.hits > 0)
@@ -149,7 +149,7 @@ def test_a_signal_before_the_first_line_ends_produce(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     arguments = ("produce", "--topic", "t", "--bootstrap-servers", "127.0.0.1:1")
-    with family(*arguments, "--file", str(pipe)) as process:
+    with process_tree(*arguments, "--file", str(pipe)) as process:
         await_true(lambda: catches(process.command.pid, signal.SIGTERM))
         process.command.terminate()
         _out, err = process.command.communicate(timeout=300)
@@ -179,7 +179,7 @@ def test_complete_lines_are_sent_if_reading_the_input_fails(servers: str) -> Non
 def test_an_ignored_interrupt_stays_ignored(servers: str) -> None:
     """As after ``trap '' INT`` or for ``command &`` in a script."""
     arguments = ("produce", "--topic", "ignored", "--bootstrap-servers", servers)
-    with ignored_interrupts(), family(*arguments) as process:
+    with ignored_interrupts(), process_tree(*arguments) as process:
         await_true(lambda: catches(process.command.pid, signal.SIGTERM))
         process.command.send_signal(signal.SIGINT)
         _out, err = process.command.communicate("a\nb\n", timeout=300)

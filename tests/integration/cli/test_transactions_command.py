@@ -18,7 +18,7 @@ from kprod.errors import TransactionError
 from kprod.exactly_once.marker import Marker
 from kprod.transactional.two_phase_commit import TwoPhaseCommit
 from kprod.types import TopicPartition
-from tests.integration.cli.processes import family
+from tests.integration.cli.processes import process_tree
 from tests.support.tier import one_of
 
 
@@ -135,7 +135,7 @@ def test_a_later_transaction_of_an_id_is_not_ended(broker: EmbeddedBroker, comma
         producer.init_transactions()
         begin(b"first")
         where = ("--bootstrap-servers", broker.bootstrap_servers)
-        with family("transactions", command, "alive", *where) as process:
+        with process_tree("transactions", command, "alive", *where) as process:
             assert process.stdout.readline().startswith("alive: Ongoing")
             producer.commit_transaction()
             begin(b"second")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from kprod.admin import read_topic
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.cli.app import app
-from tests.integration.cli.processes import family
+from tests.integration.cli.processes import process_tree
 from tests.support.ports import free_port
 
 
@@ -75,7 +75,7 @@ def test_a_record_refused_by_send_has_a_producer_send_error(tmp_path: Path) -> N
 
 def test_a_signal_ends_the_producer_after_all_events_were_printed(broker: EmbeddedBroker) -> None:
     arguments = command(broker.bootstrap_servers, "--throughput", "500")
-    with family(*arguments) as process:
+    with process_tree(*arguments) as process:
         first = [json.loads(process.stdout.readline()) for _ in range(20)]
         process.command.terminate()
         rest = [json.loads(line) for line in process.stdout]
@@ -91,7 +91,7 @@ def test_a_signal_ends_the_producer_after_all_events_were_printed(broker: Embedd
 @pytest.mark.parametrize("limit", [["--max-messages", "20000"], []], ids=["20,000", "no end"])
 def test_it_stops_if_standard_output_is_closed(broker: EmbeddedBroker, limit: list[str]) -> None:
     arguments = command(broker.bootstrap_servers, *limit)
-    with family(*arguments) as process:
+    with process_tree(*arguments) as process:
         assert "startup_complete" in process.stdout.readline()
         process.stdout.close()
         stderr = process.stderr.read()
@@ -102,7 +102,7 @@ def test_it_stops_if_standard_output_is_closed(broker: EmbeddedBroker, limit: li
 @pytest.mark.full
 def test_a_signal_ends_the_producer_without_a_broker() -> None:
     arguments = command(f"127.0.0.1:{free_port()}")
-    with family(*arguments) as process:
+    with process_tree(*arguments) as process:
         assert "startup_complete" in process.stdout.readline()
         process.command.terminate()
         names = [json.loads(line)["name"] for line in process.stdout]

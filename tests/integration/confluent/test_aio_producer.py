@@ -265,10 +265,10 @@ async def test_a_dropped_producer_warns_and_ends_its_threads(unreachable: str) -
 
 
 def test_signatures_equal_those_of_confluent_kafka() -> None:
-    theirs = confluent_kafka.aio.AIOProducer
-    ours = inspect.signature(AIOProducer).parameters
-    assert list(ours) == list(inspect.signature(theirs).parameters)
-    for name, call in vars(theirs).items():
+    original = confluent_kafka.aio.AIOProducer
+    parameters = inspect.signature(AIOProducer).parameters
+    assert list(parameters) == list(inspect.signature(original).parameters)
+    for name, call in vars(original).items():
         if not name.startswith("_") and inspect.iscoroutinefunction(call):
             assert inspect.iscoroutinefunction(getattr(AIOProducer, name)), name
 

@@ -156,14 +156,14 @@ def test_a_configuration_is_a_dict_of_options_and_callbacks() -> None:
 
 
 def test_a_producer_whose_init_did_not_run_behaves_as_closed() -> None:
-    class Half(Producer):
+    class Uninitialized(Producer):
         def __init__(self) -> None:
             """Does not call the parent."""
 
     with pytest.raises(RuntimeError, match="Producer has been closed"):
-        Half().poll(0)
-    assert Half().close()
-    assert len(Half()) == 0
+        Uninitialized().poll(0)
+    assert Uninitialized().close()
+    assert len(Uninitialized()) == 0
 
 
 def test_serializers_of_confluent_kafka_work(servers: str) -> None:

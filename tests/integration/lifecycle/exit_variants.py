@@ -104,20 +104,20 @@ class ExitVariant:
         child.join()
         assert child.exitcode == 0
 
-    def with_a_pool_that_is_terminated(self) -> None:
+    def with_a_terminated_pool(self) -> None:
         """The end of the ``with`` block sends SIGTERM."""
         with multiprocessing.get_context("fork").Pool(1) as pool:
             pool.apply(send_and_return, (self.bootstrap,), {"close_on_sigterm": True})
 
-    def with_a_child_that_is_ended_while_it_ends(self) -> None:
+    def with_a_child_terminated_during_exit(self) -> None:
         """Like a pool worker that is asked to end and then terminated."""
         child = multiprocessing.get_context("fork").Process(
-            target=send_and_be_ended, args=(self.bootstrap,)
+            target=send_and_terminate, args=(self.bootstrap,)
         )
         child.start()
         child.join()
 
-    def with_a_worker_whose_master_ends_it(self) -> None:
+    def with_a_worker_terminated_by_its_master(self) -> None:
         """As in gunicorn: the worker's own SIGTERM handler raises SystemExit."""
         ready, writer = os.pipe()
         worker = os.fork()
@@ -150,12 +150,12 @@ class ExitVariant:
         """Like workers of gunicorn and Celery forked after the application was loaded."""
         self.open_producer = self.producer(linger_ms=60_000)
         self.open_producer.partitions_for(TOPIC)
-        child = multiprocessing.get_context("fork").Process(target=self._send_by_the_inherited)
+        child = multiprocessing.get_context("fork").Process(target=self._send_with_inherited)
         child.start()
         child.join()
         assert child.exitcode == 0
 
-    def _send_by_the_inherited(self) -> None:
+    def _send_with_inherited(self) -> None:
         for number in range(RECORDS):
             self.open_producer.send(TOPIC, b"%d" % number)
 
@@ -244,7 +244,7 @@ def send_and_return(bootstrap: str, **options: Any) -> None:
     CHILD_PRODUCERS.append(exit_variant.send(**options))
 
 
-def send_and_be_ended(bootstrap: str) -> None:
+def send_and_terminate(bootstrap: str) -> None:
     """SIGTERM arrives while multiprocessing ends the process, before kprod's finalizer."""
     send_and_return(bootstrap, close_on_sigterm=True)
     Finalize(None, os.kill, args=(os.getpid(), signal.SIGTERM), exitpriority=100)

@@ -26,20 +26,20 @@ TOPIC = "leaks"
 PARTITIONS = 4
 
 
-class Held(NamedTuple):
+class Resources(NamedTuple):
     memory: int
     files: int
     threads: int
     objects: int
 
 
-def held() -> Held:
+def resources() -> Resources:
     """The current resources after a garbage collection."""
     for _ in range(3):
         gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     kernel = held_resources()
-    return Held(kernel.memory, kernel.files, threading.active_count(), len(gc.get_objects()))
+    return Resources(kernel.memory, kernel.files, threading.active_count(), len(gc.get_objects()))
 
 
 class Work:
@@ -114,10 +114,10 @@ def main(bootstrap: str, proxy_port: str, records: str, reconnects: str, cycles:
     }
     for act, amount in amounts.items():
         act(max(20, min(amount // 10, 100_000)))
-    measured = [("warm", held())]
+    measured = [("warm", resources())]
     for act, amount in amounts.items():
         act(amount)
-        measured.append((act.__name__, held()))
+        measured.append((act.__name__, resources()))
     print(json.dumps(measured))
 
 

@@ -108,7 +108,7 @@ from contextlib import suppress
 from kprod import KafkaProducer
 from kprod.errors import KprodError
 
-def tell(event, arguments):
+def report(event, arguments):
     if event == "import" and threading.current_thread() is not threading.main_thread():
         print(threading.current_thread().name, arguments[0], flush=True)
 
@@ -127,8 +127,8 @@ for codec in (None, "gzip", "snappy", "lz4", "zstd"):
         producer.send("t", b"%d" % number, key=b"k", headers=[("h", b"v")])
 with suppress(KprodError):
     lost.send("t", b"without a broker")
-sys.addaudithook(tell)
-print("ends")
+sys.addaudithook(report)
+print("exits")
 """
 """A process whose producers still have to send everything at exit."""
 
@@ -136,5 +136,5 @@ print("ends")
 def test_producer_threads_import_no_module_at_exit() -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         ran = run_python("-c", PROGRAM, broker.bootstrap_servers, f"127.0.0.1:{free_port()}")
-        assert ran.stdout.splitlines() == ["ends"]
+        assert ran.stdout.splitlines() == ["exits"]
         assert sum(end_offsets(broker.bootstrap_servers, "t").values()) == 50

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.lifecycle import leaks
-from tests.integration.lifecycle.leaks import PARTITIONS, TOPIC, Held
+from tests.integration.lifecycle.leaks import PARTITIONS, TOPIC, Resources
 from tests.support.broker_process import BrokerProcess
 from tests.support.cutting_proxy import CutPlan, CuttingProxy
 from tests.support.programs import run_python
@@ -16,8 +16,8 @@ from tests.support.tier import CAMPAIGN
 
 pytestmark = pytest.mark.full
 
-MOST_GROWTH = 8 * 2**20
-MOST_NEW_OBJECTS = 1000
+MAX_GROWTH = 8 * 2**20
+MAX_NEW_OBJECTS = 1000
 UP, DOWN = 40_000, 4_000
 """Maximum bytes before a connection is cut, to the broker and back."""
 
@@ -33,12 +33,12 @@ def test_records_connections_and_producers_leak_nothing(tmp_path: Path) -> None:
         proxy.upstream_port = broker.port
         args = broker.bootstrap_servers, str(proxy.port), *AMOUNTS
         ran = run_python("-m", leaks.__name__, *args, seconds=SECONDS)
-    measured = [(name, Held(*held)) for name, held in json.loads(ran.stdout)]
+    measured = [(name, Resources(*values)) for name, values in json.loads(ran.stdout)]
     _, warm = measured[0]
-    for name, now in measured:
-        grown = (now.memory - warm.memory) / 2**20
-        print(f"{name:11} {grown:+6.2f} MiB  {now.objects - warm.objects:+6} objects  {now}")
-    for name, now in measured:
-        assert now.memory - warm.memory < MOST_GROWTH, name
-        assert now.objects - warm.objects < MOST_NEW_OBJECTS, name
-        assert (now.files, now.threads) == (warm.files, warm.threads), name
+    for name, after in measured:
+        growth = (after.memory - warm.memory) / 2**20
+        print(f"{name:11} {growth:+6.2f} MiB  {after.objects - warm.objects:+6} objects  {after}")
+    for name, after in measured:
+        assert after.memory - warm.memory < MAX_GROWTH, name
+        assert after.objects - warm.objects < MAX_NEW_OBJECTS, name
+        assert (after.files, after.threads) == (warm.files, warm.threads), name

@@ -30,14 +30,14 @@ RECORDS = 30_000 if CAMPAIGN else 3_000
 TOPICS = {"keyed": 6, "spread": 12}
 BUFFER = 400_000
 CLOSERS = 10
-KEPT = 300
+RECENT = 300
 
 
-class Storm:
+class Load:
     def __init__(self, producer: KafkaProducer) -> None:
         self.producer = producer
         self.stopped = threading.Event()
-        self.recent: list[FutureRecordMetadata | None] = [None] * KEPT  # of all threads
+        self.recent: list[FutureRecordMetadata | None] = [None] * RECENT  # of all threads
         self.spread: deque[int] = deque()  # numbers of records sent to that topic
         self.reported: deque[int] = deque()  # the thread of each reported record
         self.with_callback: deque[int] = deque()
@@ -62,24 +62,24 @@ class Storm:
         rng, number = random.Random(thread), 0
         before: list[FutureRecordMetadata] = []
         while number < RECORDS:
-            dice = rng.random()
-            if dice < 0.85:
-                future = self._send_one(thread, number, headers=dice < 0.1)
+            chance = rng.random()
+            if chance < 0.85:
+                future = self._send_one(thread, number, headers=chance < 0.1)
                 before.append(future)
                 number += 1
-                if dice > 0.75:
+                if chance > 0.75:
                     self.with_callback.append(thread)
                     future.add_both(lambda _: self.reported.append(thread))
-                if dice < 0.003:
+                if chance < 0.003:
                     future.get(timeout=30)
-            elif dice < 0.9:
+            elif chance < 0.9:
                 values = [value_of(thread, n) for n in range(number, min(number + 99, RECORDS))]
                 number += len(values)
                 sent = self.producer.send_many("keyed", values, keys=[b"%d" % thread] * len(values))
                 assert sent.progress().failed == 0
-                if dice < 0.855:
+                if chance < 0.855:
                     assert sent.get(timeout=30).records == len(values)
-            elif dice < 0.902:
+            elif chance < 0.902:
                 self.producer.flush(timeout=30)
                 assert all(future.is_done for future in before)
                 before.clear()
@@ -96,7 +96,7 @@ class Storm:
             b"%d" % thread,
             headers=[("h\u00e9", b"v")] if headers else None,
         )
-        self.recent[number % KEPT] = future
+        self.recent[number % RECENT] = future
         return future
 
     def scatter(self) -> None:
@@ -146,47 +146,47 @@ def test_concurrent_sends_are_delivered_once_and_in_order(tmp_path: Path, codec:
             metadata_max_age_ms=500,
             metrics_sample_window_ms=50,
         )
-        storm = Storm(producer)
-        background = storm.threads([storm.scatter, storm.scatter, storm.watch])
-        senders = storm.threads([partial(storm.send, thread) for thread in range(THREADS)])
+        load = Load(producer)
+        background = load.threads([load.scatter, load.scatter, load.watch])
+        senders = load.threads([partial(load.send, thread) for thread in range(THREADS)])
         for thread in senders:
             thread.join()
-        storm.stopped.set()
+        load.stopped.set()
         for thread in background:
             thread.join()
-        assert not storm.errors
-        total = THREADS * RECORDS + sum(storm.spread)
+        assert not load.errors
+        total = THREADS * RECORDS + sum(load.spread)
         assert producer.flush(timeout=60) == DeliveryReport(total, 0, 0)
-        assert Counter(storm.reported) == Counter(storm.with_callback)
+        assert Counter(load.reported) == Counter(load.with_callback)
         assert producer.metrics()["producer-metrics"]["buffer-available-bytes"] == BUFFER
-        report = close_while_sending(storm)
-        assert not storm.errors
+        report = close_while_sending(load)
+        assert not load.errors
         assert (report.failed, report.pending) == (0, 0)
         assert producer.metrics()["producer-metrics"]["buffer-available-bytes"] == BUFFER
         stored = check(broker.bootstrap_servers)
     assert stored == report.delivered - THREADS * RECORDS
 
 
-def close_while_sending(storm: Storm) -> DeliveryReport:
+def close_while_sending(load: Load) -> DeliveryReport:
     """Close ten times concurrently while every thread sends; all get the same report."""
     reports: deque[DeliveryReport] = deque()
-    threads = storm.threads([storm.send_until_closed] * THREADS)
-    threads += storm.threads([lambda: reports.append(storm.producer.close())] * CLOSERS)
+    threads = load.threads([load.send_until_closed] * THREADS)
+    threads += load.threads([lambda: reports.append(load.producer.close())] * CLOSERS)
     for thread in threads:
         thread.join()
     assert len(reports) == CLOSERS
-    assert set(reports) == {storm.producer.close()}
+    assert set(reports) == {load.producer.close()}
     with pytest.raises(KprodError):
-        storm.producer.send("keyed", b"too late")
-    return storm.producer.close()
+        load.producer.send("keyed", b"too late")
+    return load.producer.close()
 
 
 def check(bootstrap: str) -> int:
     """Check ``keyed``: once each, in order per thread. Returns the record count of ``spread``."""
-    nexts: Counter[int] = Counter()
+    next_numbers: Counter[int] = Counter()
     for stored in read_back(bootstrap, "keyed", TOPICS["keyed"], seconds=60):
         thread, number, _ = (stored.value or b"").split(b" ")
-        assert int(number) == nexts[int(thread)], "out of order, duplicated or lost"
-        nexts[int(thread)] += 1
-    assert nexts == dict.fromkeys(range(THREADS), RECORDS)
+        assert int(number) == next_numbers[int(thread)], "out of order, duplicated or lost"
+        next_numbers[int(thread)] += 1
+    assert next_numbers == dict.fromkeys(range(THREADS), RECORDS)
     return sum(1 for _ in read_back(bootstrap, "spread", TOPICS["spread"], seconds=60))

@@ -55,16 +55,16 @@ class Exports:
 
 @contextmanager
 def instrumented(**options: Any) -> Iterator[Exports]:
-    made, instrumentor = Exports(), KprodInstrumentor()
+    exports, instrumentor = Exports(), KprodInstrumentor()
     instrumentor.instrument(
-        tracer_provider=made.tracer_provider, meter_provider=made.meter_provider, **options
+        tracer_provider=exports.tracer_provider, meter_provider=exports.meter_provider, **options
     )
     try:
-        yield made
+        yield exports
     finally:
         instrumentor.uninstrument()
-        made.tracer_provider.shutdown()
-        made.meter_provider.shutdown()
+        exports.tracer_provider.shutdown()
+        exports.meter_provider.shutdown()
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ NEVER = 10_000.0
 
 @pytest.fixture
 def server() -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
-        made.bind(("127.0.0.1", 0))
-        made.settimeout(30)
-        yield made
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server_socket:
+        server_socket.bind(("127.0.0.1", 0))
+        server_socket.settimeout(30)
+        yield server_socket
 
 
 def received_until(server: socket.socket, name: str) -> dict[str, str]:

@@ -86,7 +86,7 @@ def test_passwords_with_special_characters_log_in(
     odd = {"sasl_plain_username": ODD_USER, "sasl_plain_password": ODD_PASSWORD}
     with KafkaProducer(**{**options, **odd}) as producer:
         producer.send("odd", b"x").get(timeout=30)
-    theirs = {
+    librdkafka_options = {
         "bootstrap.servers": options["bootstrap_servers"],
         "security.protocol": options["security_protocol"],
         "ssl.ca.location": options["ssl_cafile"],
@@ -94,7 +94,7 @@ def test_passwords_with_special_characters_log_in(
         "sasl.username": ODD_USER,
         "sasl.password": ODD_PASSWORD,
     }
-    assert "odd" in AdminClient(theirs).list_topics(timeout=30).topics
+    assert "odd" in AdminClient(librdkafka_options).list_topics(timeout=30).topics
 
 
 @pytest.mark.parametrize("name", ["plain", "scram-256", "scram-512"])
