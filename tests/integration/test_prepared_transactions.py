@@ -147,12 +147,11 @@ class OffsetWithMetadata(NamedTuple):
 
 def test_committed_offsets_waits_for_transactions(bootstrap_servers: str, topic: str) -> None:
     partition = TopicPartition(topic, 0)
-    with make(bootstrap_servers, topic) as writer, make(bootstrap_servers, "asks") as reader:
+    with make(bootstrap_servers, topic) as writer, make(bootstrap_servers, "reader") as reader:
 
         def found(**options: Any) -> Any:
-            return TwoPhaseCommit(reader).committed_offsets(topic, [partition], **options)[
-                partition
-            ]
+            offsets = TwoPhaseCommit(reader).committed_offsets(topic, [partition], **options)
+            return offsets[partition]
 
         assert found().offset == -1
         metadata = "{" + "n" * 3_000 + "}"

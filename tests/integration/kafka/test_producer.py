@@ -194,15 +194,15 @@ def test_the_future_of_a_failed_record_raises_the_class_of_kafka_python(
     broker: EmbeddedBroker, answer: dict[str, Any], error: type[Exception]
 ) -> None:
     options = {"request_timeout_ms": 200, "delivery_timeout_ms": 300}
-    calls: list[Any] = []
+    reported: list[Any] = []
     with KafkaProducer(bootstrap_servers=broker.bootstrap_servers, **options) as producer:
         producer.partitions_for("t")
         with broker.faults.active(Fault(api=ApiKey.PRODUCE, times=None, **answer)):
-            future = producer.send("t", b"v").add_errback(calls.append)
+            future = producer.send("t", b"v").add_errback(reported.append)
             with pytest.raises(error):
                 future.get(30)
         producer.flush()
-    assert [type(each) for each in calls] == [type(future.exception)]
+    assert [type(error) for error in reported] == [type(future.exception)]
 
 
 def test_waiting_in_a_callback_raises_a_timeout_error(producer: KafkaProducer) -> None:

@@ -101,10 +101,10 @@ async def test_every_api_is_traced(
 def test_the_meter_reads_every_producer(exports: Exports, broker: EmbeddedBroker) -> None:
     servers = broker.bootstrap_servers
     with (
-        kprod.KafkaProducer(client_id="one", bootstrap_servers=servers) as each,
+        kprod.KafkaProducer(client_id="one", bootstrap_servers=servers) as one,
         kprod.KafkaProducer(client_id="two", bootstrap_servers=servers) as two,
     ):
-        each.send("t", b"v").get(30)
+        one.send("t", b"v").get(30)
         two.flush()
         totals = exports.points("kprod.record-send-total")
         assert {(p.attributes["messaging.client.id"], p.value) for p in totals} == {
@@ -251,7 +251,7 @@ def test_a_bulk_call_can_be_one_span(
     assert many.name == "send t"
     counts = [dict(span.attributes or {})["messaging.batch.message_count"] for span in (many, own)]
     assert counts == [3, 1]
-    traceparents = [dict(each.headers).get("traceparent") for each in broker.records("t")]
+    traceparents = [dict(record.headers).get("traceparent") for record in broker.records("t")]
     assert traceparents[0] is traceparents[4] is None
     context = many.get_span_context()
     assert context is not None
@@ -302,8 +302,8 @@ def test_a_record_that_waits_for_memory_has_one_span(
 ) -> None:
     with EmbeddedBroker(auto_create_topics=False) as broker:
         send(broker)
-        traceparents = [len(broker.records(topic)[0].headers) for topic in TOPICS]
-    assert traceparents == [1] * len(TOPICS)
+        header_counts = [len(broker.records(topic)[0].headers) for topic in TOPICS]
+    assert header_counts == [1] * len(TOPICS)
     assert sorted(span.name for span in exports.spans()) == sorted(f"send {t}" for t in TOPICS)
 
 
@@ -361,8 +361,8 @@ def test_opentelemetry_instrument_traces_and_measures_an_unchanged_program(
     printed = list(objects(ran.stdout))
     (span,) = [each for each in printed if each.get("name") == "send t"]
     assert span["attributes"]["messaging.system"] == "kafka"
-    traceparents = (dict(record.headers)["traceparent"] or b"").decode()
-    assert traceparents.split("-")[1] == span["context"]["trace_id"].removeprefix("0x")
+    traceparent = (dict(record.headers)["traceparent"] or b"").decode()
+    assert traceparent.split("-")[1] == span["context"]["trace_id"].removeprefix("0x")
     assert "kprod.record-send-total" in set(_names(printed))
 
 
