@@ -255,7 +255,7 @@ async def test_an_exception_in_the_context_manager_closes_quickly(unreachable: s
 
 
 async def test_a_transaction_whose_begin_is_cancelled_has_not_begun(broker: EmbeddedBroker) -> None:
-    """The thread that waits for the coordinator goes on but must not begin it."""
+    """The thread that waits for the coordinator continues but must not begin it."""
     servers = broker.bootstrap_servers
     async with Producer(bootstrap_servers=servers, transactional_id="x") as producer:
         slow = broker.faults.add(Fault(api=ApiKey.INIT_PRODUCER_ID, delay=0.3))

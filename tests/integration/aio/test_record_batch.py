@@ -127,7 +127,7 @@ async def test_the_future_of_a_batch_fails_if_its_last_record_fails(
     assert len(broker.records("t")) == 2
 
 
-REFUSED = Fault(api=ApiKey.PRODUCE, error=6, times=None)  # NOT_LEADER_OR_FOLLOWER, again and again
+REFUSED = Fault(api=ApiKey.PRODUCE, error=6, times=None)  # NOT_LEADER_OR_FOLLOWER, repeatedly
 SMALL: dict[str, Any] = {"buffer_memory": 20_000, "max_batch_size": 10_000, "linger_ms": 20}
 
 

@@ -141,7 +141,7 @@ def test_a_tracing_interceptor_of_the_application_replaces_ours(
     assert f"{span.context.trace_id:032x}".encode() in (headers["traceparent"] or b"")
 
 
-@pytest.mark.usefixtures("watched")
+@pytest.mark.usefixtures("exports")
 def test_interceptors_can_be_given_by_every_option_name() -> None:
     own = TracingInterceptor()
     spelled: list[Any] = [{"interceptor_classes": [own]}, {"interceptor.classes": [own]}]
