@@ -1,7 +1,7 @@
-"""Mutated answers to every request of a producer, in simulated time.
+"""Mutated responses to every request of a producer, in simulated time.
 
-Brokers answer with mutations for a while, and well again: by then every record and every call has
-ended in time, and new ones succeed. ``KPROD_CAMPAIGN=long``: 50,000 mutations.
+The brokers mutate responses for a while, then respond correctly. Every record and every call must
+end in time, and new ones must succeed. ``KPROD_CAMPAIGN=long``: 50,000 mutations.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ SHARES = {
     FIND: 0.2,
     **dict.fromkeys((PRODUCE, IDENTITY, ADD_PARTITIONS, ADD_OFFSETS, COMMIT_OFFSETS, END), 0.5),
 }
-"""Of the answers that are mutated: fewer of what is asked on every connection, or often."""
+"""Shares of mutated responses; smaller for frequent requests and those of every connection."""
 SECONDS = 20.0
 ANSWERS = tuple(
     Disturb(at, 0, Interference(api, MUTATE, part=share), times=1000)
-    for at in (0.0, SECONDS)  # the latter so that all go on until then
+    for at in (0.0, SECONDS)  # the second one keeps the simulation running until then
     for api, share in SHARES.items()
 )
 LONGEST_SILENCE = 310.0
-"""Seconds: a mutated answer may have asked for minutes."""
+"""Seconds: a mutated response may throttle for minutes."""
 PATIENCE: dict[str, Any] = {
     "delivery_timeout_ms": 5000,
     "request_timeout_ms": 1000,
@@ -62,9 +62,9 @@ PATIENCE: dict[str, Any] = {
 
 
 class Records(World):
-    """Brokers that answer well again say that they are another cluster's.
+    """After the mutations, the brokers have another cluster id.
 
-    Of the former one a mutated answer may have told a leader epoch that nobody reaches again.
+    A mutated response may have named a leader epoch that the former cluster never reaches.
     """
 
     def _calm(self) -> None:
@@ -74,7 +74,7 @@ class Records(World):
 
 
 class Transactions(TransactionWorld):
-    """The same with transactions. What brokers have said of them may be a lie."""
+    """The same with transactions."""
 
     _is_well = False
 
@@ -88,18 +88,18 @@ class Transactions(TransactionWorld):
             self.events.after(LONGEST_SILENCE, super()._calm)
 
     def takes_abort(self, _producer: object) -> bool:
-        """Any producer may think that it was fenced."""
+        """A mutated response may have told any producer that it is fenced."""
         return False
 
     def _judge(self) -> None:
-        """What was told is not what has happened."""
+        """Results are not checked: mutated responses make them wrong."""
 
 
 def records(seed: int) -> Outcome:
     sends = (Send(at / 2, 0, 3) for at in range(int(2 * SECONDS)))
     world = Records(Schedule(seed, Setup(**PATIENCE), (*ANSWERS, *sends)))
     outcome = world.run()
-    if world.sender.identity.fatal is not None:  # it says that it will send nothing any more
+    if world.sender.identity.fatal is not None:  # it sends nothing any more
         return outcome._replace(violations=[])
     ours = [each for each in outcome.violations if each.startswith(("I6", "I14"))]
     lost = [each.uid for each in world.app.history.accepted if each.probe and not each.stored]
@@ -118,7 +118,7 @@ def transactions(level: int) -> Callable[[int], Outcome]:
     [records, transactions(1), transactions(2)],
     ids=["records", "transactions of protocol 1", "transactions of protocol 2"],
 )
-def test_producers_outlive_mutated_answers(attempt: Callable[[int], Outcome]) -> None:
+def test_producers_recover_from_mutated_responses(attempt: Callable[[int], Outcome]) -> None:
     mutations = 0
     for seed in count():
         outcome = attempt(seed)
@@ -129,8 +129,8 @@ def test_producers_outlive_mutated_answers(attempt: Callable[[int], Outcome]) ->
     print(f"{mutations} mutations, {seed + 1} producers")
 
 
-def test_a_coordinator_at_another_address_is_found_without_a_topic_in_use(tmp_path: Path) -> None:
-    """The one that metadata told of leads nowhere, and nothing else asks for metadata again."""
+def test_a_moved_coordinator_is_found_without_a_topic_in_use(tmp_path: Path) -> None:
+    """The known address is unreachable, and nothing else requests metadata again."""
     world = TransactionWorld(Script(1, TransactionSetup(), plans=()), tmp_path)
     state = world.brokers.state
     state.node_started(0, {"PLAINTEXT": Address("gone", 9092)})
