@@ -1,12 +1,11 @@
 """The real sender under a fake clock and a fake network, against a model of Kafka's brokers.
 
-* ``setup``, ``actions``, ``broker_actions``: what determines a run; ``draw*`` make it of a seed.
-* ``world`` runs it in its ``surroundings``: ``app`` sends and listens, ``backend``, ``transport``,
-  ``wires`` and ``events`` are the network and its time, ``model/`` the brokers, ``interference``
-  what spoils a request.
-* ``wire_watch``, ``sequence_watch``, ``samples`` judge while it runs, ``checks`` judges the logs.
-* ``campaign`` runs many seeds, ``shrink`` makes a failing schedule small; ``bugs`` are ``planted``
-  to see whether all this notices them.
+* ``setup``, ``actions``, ``broker_actions``: the input of a run; ``draw*`` make it from a seed.
+* ``world`` runs it: ``app`` is the application, ``backend``, ``transport``, ``wires`` and
+  ``events`` are network and time, ``model/`` the brokers, ``interference`` faults of requests.
+* ``wire_watch``, ``sequence_watch``, ``samples`` check the run, ``checks`` the logs at its end.
+* ``campaign`` runs many seeds, ``shrink`` reduces a failing schedule; ``bugs`` are planted to
+  prove that these checks detect them.
 
 ``pytest tests/simulation --seeds 1000 --first-seed 5000``; a failure prints what repeats it.
 """

@@ -1,4 +1,4 @@
-"""What may happen in a run: to the cluster, to the wires, and by the application.
+"""Actions of a run: of the cluster, the network and the application.
 
 An action is a value. Its ``repr`` is Python, so that a failing schedule can be pasted into a test.
 """
@@ -29,7 +29,7 @@ class Action(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A burst. ``keys``: "none", "few" (murmur2 places them) or "explicit" (partitions in turn)."""
+    """A burst. ``keys``: "none", "few" (partitioned by murmur2) or "explicit" (round robin)."""
 
     at: float
     topic: int
@@ -69,7 +69,7 @@ class FlushAll:
 
 @dataclass(frozen=True, slots=True)
 class StallClient:
-    """The sender's thread gets no processor for a while."""
+    """The sender's thread gets no CPU time for a while."""
 
     at: float
     seconds: float
@@ -96,8 +96,8 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
-class ShutDoor:
-    """A broker refuses new connections, or (``silently``) does not answer the call."""
+class StopAccepting:
+    """A broker refuses new connections, or (``silently``) does not answer them."""
 
     at: float
     node: int
@@ -105,9 +105,9 @@ class ShutDoor:
     silently: bool = False
 
     def apply(self, world: World) -> None:
-        door = world.node(self.node).door
-        door.closed, door.silent = not self.silently, self.silently
-        world.events.after(self.seconds, door.open)
+        listener = world.node(self.node).listener
+        listener.closed, listener.silent = not self.silently, self.silently
+        world.events.after(self.seconds, listener.open)
 
 
 # The cluster ----------------------------------------------------------------------------------
@@ -115,9 +115,9 @@ class ShutDoor:
 
 @dataclass(frozen=True, slots=True)
 class Fragile:
-    """The logs of a topic lose all they hold when they next find a sequence out of order.
+    """The logs of a topic lose all records at the next sequence out of order.
 
-    So an unclean election falls between a refusal and the proof that the batch was stored.
+    So an unclean election comes between a rejection and the proof that the batch was stored.
     """
 
     at: float
@@ -131,7 +131,7 @@ class Fragile:
 
 @dataclass(frozen=True, slots=True)
 class HideTopic:
-    """Metadata answers say ``code`` about a topic for a while."""
+    """Metadata answers have error ``code`` for a topic for a while."""
 
     at: float
     topic: int
@@ -173,7 +173,7 @@ class Grow:
 
 @dataclass(frozen=True, slots=True)
 class Recreate:
-    """A topic is deleted, and made anew with another id ``gap`` seconds later.
+    """A topic is deleted, and created with another id ``gap`` seconds later.
 
     ``single``: with one partition, however many it had.
     """
@@ -193,7 +193,7 @@ class Recreate:
 
 @dataclass(frozen=True, slots=True)
 class ForgetProducers:
-    """Brokers forget every producer, as after days without a record: only when all is quiet."""
+    """Brokers forget every producer, as after idle days; only when nothing is in flight."""
 
     at: float
 
@@ -203,7 +203,7 @@ class ForgetProducers:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """All that determines one run. ``gentle``: nothing in it may end a record in an error."""
+    """All that determines one run. ``gentle``: no action may make a record fail."""
 
     seed: int
     setup: Setup
@@ -212,5 +212,5 @@ class Schedule:
 
     @property
     def calm_at(self) -> float:
-        """When faults are over; a moment after the last action."""
+        """When faults end: shortly after the last action."""
         return max((action.at for action in self.actions), default=0.0) + 0.5

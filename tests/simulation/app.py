@@ -1,4 +1,4 @@
-"""The application: one thread that sends, waits when it must, and listens to what it is told."""
+"""The application: one thread that sends, waits, and has delivery callbacks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.simulation.setup import Setup
 
 
 class SimCompiledSend(CompiledSend):
-    """``send`` gives a future, or None when the record has to take the Python path."""
+    """``send`` returns a future, or None when the record needs the Python path."""
 
     def __init__(self, sender: Sender, partitioner: DefaultPartitioner, most_bytes: int) -> None:
         self._partitioner = partitioner
@@ -36,10 +36,10 @@ class SimCompiledSend(CompiledSend):
         )
 
     def _send(self, *_record: Any) -> None:
-        """The Python path is elsewhere."""
+        """The Python path is ``App._send_slowly``."""
 
     def admit(self, tp: TopicPartition, partitions: int) -> None:
-        """``tp`` was used: the next record may take the compiled path."""
+        """Let the next record for ``tp`` take the compiled path."""
         self._topics.admit(tp, partitions, self._partitioner.sticky(tp.topic))
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ KEYS = (b"", b"k", b"key-2", b"another key", b"\x00\xff", b"key-5", b"key-6")
 
 @dataclass(slots=True)
 class Intent:
-    """A record on the application's side of ``send``."""
+    """The arguments of one ``send``."""
 
     topic: str
     key: bytes | None
@@ -64,10 +64,9 @@ class Intent:
 
 
 class App:
-    """Follows ``KafkaProducer.send`` stage by stage.
+    """Does what ``KafkaProducer.send`` does. It runs between the iterations of the sender's loop.
 
-    Its thread has the processor between the sender's turns. Where it would wait, ``turn`` lets the
-    sender have turns until what it waits for has come.
+    Where it would block, it calls ``iterate`` until the condition is met.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class App:
         clock: SimClock,
         rng: random.Random,
         trace: Trace,
-        turn: Callable[[float], bool],
+        iterate: Callable[[float], bool],
         first_uid: int = 0,
     ) -> None:
         self.history = History()
@@ -88,7 +87,7 @@ class App:
         self._sender = sender
         self._clock = clock
         self._trace = trace
-        self._turn = turn  # takes seconds; False when the simulation ends
+        self._iterate = iterate  # takes seconds; False when the simulation ends
         self._partitioner = DefaultPartitioner(setup.batch_size, rng)
         most_bytes = min(setup.buffer_memory, setup.max_request_size)
         self._compiled = SimCompiledSend(sender, self._partitioner, most_bytes)
@@ -103,12 +102,12 @@ class App:
     # Sending ----------------------------------------------------------------------------------
 
     def send(self, intents: Iterable[Intent]) -> None:
-        """To be done at the next opportunity."""
+        """Queue them for the next ``go_on``."""
         self._waiting.extend(intents)
         self._sender.network.wake()
 
     def go_on(self) -> None:
-        """The thread has the processor."""
+        """Run the application's thread."""
         for flush in [each for each in self.flushes if all(one.delivery.done for one in each)]:
             self.flushes.remove(flush)
             self._sender.accumulator.flushes.discard(id(flush))
@@ -130,7 +129,7 @@ class App:
             self._next_uid += 1
 
     def send_now(self, intent: Intent, patience: float) -> Sent:
-        """``send``: waits for at most ``patience`` seconds, and raises what it raises."""
+        """``send``, with ``patience`` seconds as ``max_block_ms``."""
         uid, self._next_uid = self._next_uid, self._next_uid + 1
         value = value_of(uid, intent.size)
         future = self._send_fast(intent, value)
@@ -209,14 +208,14 @@ class App:
                     raise
 
     def wait(self, over: Callable[[], bool], deadline: float) -> bool:
-        """Let the sender have turns until it is ``over``; False when time runs out first."""
+        """Run the sender until ``over()``; False when time runs out first."""
         while not over():
             left = deadline - self._clock.now
-            if left <= 0 or not self._turn(left):
+            if left <= 0 or not self._iterate(left):
                 return False
         return True
 
-    # Being told -------------------------------------------------------------------------------
+    # Callbacks --------------------------------------------------------------------------------
 
     def _stored(self, sent: Sent, intent: Intent, metadata: RecordMetadata) -> None:
         sent.stored = metadata
@@ -259,7 +258,7 @@ class App:
 
 
 def value_of(uid: int, size: int) -> bytes:
-    """Every record differs from every other one in all of its bytes' neighbourhoods."""
+    """The uid, repeated: no two records share a few adjacent bytes."""
     stamp = b"%d|" % uid
     return (stamp * (size // len(stamp) + 1))[: max(size, len(stamp))]
 

@@ -1,4 +1,4 @@
-"""The client's network: makes simulated connections, and lets time pass while it waits."""
+"""The client's network: simulated connections; time passes in ``poll``."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tests.simulation.events import NEVER, EventQueue, SimClock
 from tests.simulation.transport import SimTransport
 from tests.simulation.wires import Wires
 
-OVERSLEEP = 1e-6  # seconds; nobody is woken exactly on time, and to look takes time
+OVERSLEEP = 1e-6  # seconds; no thread is woken exactly on time
 
 Accept = Callable[[SimTransport], None]
 """Starts to connect a transport: an event later it is connected, or fails, or neither."""
 
 
 class SimBackend(Backend):
-    """``poll`` is where the world turns: events happen in it until the client has to act."""
+    """``poll`` runs events until the client has to act."""
 
     def __init__(self, clock: SimClock, events: EventQueue, wires: Wires) -> None:
-        self.stuck = False  # the client waits for ever, and nothing will ever happen
-        self.stalled_until = 0.0  # the client's thread gets no processor before
+        self.stuck = False  # the client waits, and no event is left
+        self.stalled_until = 0.0  # the client's thread gets no CPU time before
         self._clock = clock
         self._events = events
         self._wires = wires
@@ -87,7 +87,7 @@ class SimBackend(Backend):
         self._woken = True
 
     def abandon(self) -> None:
-        self.close()  # nobody forks in a simulation
+        self.close()  # a simulation never forks
 
     def close(self) -> None:
         transports, self._transports = list(self._transports), {}

@@ -1,4 +1,4 @@
-"""What may happen to brokers and wires in a run of either simulation: values, like all actions."""
+"""Actions of brokers and network, for both simulations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Disturb:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A broker stops in the middle of everything (SIGSTOP) and goes on later."""
+    """A broker is frozen (SIGSTOP) and continues later."""
 
     at: float
     node: int
@@ -53,7 +53,7 @@ class CutAll:
 
 @dataclass(frozen=True, slots=True)
 class SlowWires:
-    """Every byte takes ``factor`` times as long."""
+    """Latency is multiplied by ``factor``."""
 
     at: float
     seconds: float
@@ -67,8 +67,8 @@ class SlowWires:
 class Crash:
     """A broker dies; another one leads after ``gap`` seconds. ``silently``: its host is gone.
 
-    ``from_snapshot``: when it is back, it knows no more than the last batch of each producer.
-    ``elsewhere``: it comes back under another address.
+    ``from_snapshot``: it restarts knowing only the last batch of each producer.
+    ``elsewhere``: it restarts at another address.
     """
 
     at: float
@@ -89,7 +89,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class MoveLeader:
-    """``from_snapshot``: the new leader knows no more than the last batch of each producer."""
+    """``from_snapshot``: the new leader knows only the last batch of each producer."""
 
     at: float
     topic: int

@@ -1,6 +1,6 @@
-"""The bugs that are planted, and for each a seed that notices it.
+"""The planted bugs, each with a seed that detects it.
 
-Most of them are bugs that other clients have shipped. Where a class is compiled, another one takes
+
 its place.
 """
 
@@ -13,7 +13,7 @@ from kprod_ext.partition_queue import PartitionQueue
 from tests.support.planted import bugs
 
 ORDER = bugs("""
-    a maybe batch goes out under a new epoch (Redpanda#3039) | 24
+    a possibly written batch is sent under a new epoch (Redpanda#3039) | 24
     kprod.sender.partition.Partition.renumber
     - doomed = [batch for batch in self.in_flight if batch.maybe_written]
     - self.in_flight = [batch for batch in self.in_flight if not batch.maybe_written]
@@ -37,7 +37,7 @@ ORDER = bugs("""
     + if batch.attempts and self.producer is not None:
     +     self._number(batch)
 
-    many in flight before the first OK (KAFKA-14359) | 24
+    several batches in flight before the first acknowledgement (KAFKA-14359) | 24
     kprod.sender.partition.Partition.may_send
     + self.proven_leader = self.leader
 
@@ -51,12 +51,12 @@ ORDER = bugs("""
     + if self.producer is not None:
     +     self.producer = self._partitions.identity.producer
 
-    proof outlives the topic it was given for | 106
+    a broker is trusted after its topic was recreated | 106
     kprod.cluster.snapshot.ClusterSnapshot.leadership
     - return Leadership(info.leader_id, info.leader_epoch, self.topic_id(tp.topic))
     + return Leadership(info.leader_id, info.leader_epoch, None)
 
-    what a log cut short accepts is proof | 548
+    a truncated log proves that a batch was stored | 548
     kprod.sender.partition.Partition.leaves_room
     + return True
 
@@ -74,21 +74,21 @@ ORDER = bugs("""
     +     missing.discard(self.tp.topic)
     +     self.producer = None
 
-    a broker's memory is trusted for ever (KIP-854) | 224
+    a broker is assumed to remember producers without a limit (KIP-854) | 224
     kprod.sender.partition.Partition.stored
     - self.proven_until = batch.last_attempt_at + PROOF_LASTS
     + self.proven_until = float("inf")
 """)
 
 OUTCOMES = bugs("""
-    halves of a batch are beyond doubt | 1597
+    halves of a split batch count as not written | 1597
     kprod.buffer.split.split
     - return parts
     + for part in parts:
     +     part.maybe_written = False
     + return parts
 
-    what is out of sequence was stored before | 202
+    a batch out of sequence counts as stored | 202
     kprod.sender.partition.Partition._out_of_sequence
     - self.take_out(batch)
     - self.unresolved.append(batch)
@@ -106,7 +106,7 @@ OUTCOMES = bugs("""
     kprod.sender.partition.Partition.stored
     + base_offset += batch.attempts > 1 and base_offset >= 0
 
-    a sequence refused for good is tried for ever (aiokafka#1017) | 124
+    a rejected sequence is retried without end (aiokafka#1017) | 124
     kprod.sender.partition.Partition._resequence
     + return self._retry(batch, now)
 
@@ -115,7 +115,7 @@ OUTCOMES = bugs("""
     - return late
     + return [batch for batch in late if batch.on_wire]
 
-    a lost office means not written | 168
+    a lost leadership means not written | 168
     kprod.sender.produce.ProduceExchange._refused
     - stored = part.base_offset >= 0
     + stored = False
@@ -181,14 +181,14 @@ class FreesOnce(ProducerBatch):
 
 
 def put_first(queue: PartitionQueue, batch: ProducerBatch) -> None:
-    """Before all others: as one that has never left."""
+    """Before all others, like a batch that was never drained."""
     order, batch.drain_order = batch.drain_order, None
     PartitionQueue.put_back(queue, batch)
     batch.drain_order = order
 
 
 class Appends(PartitionQueue):
-    """The retry queues behind newer records."""
+    """Puts a retry behind newer records."""
 
     def put_back(self, batch: ProducerBatch) -> None:
         waiting = [self.take_head() for _ in range(self.depth)]

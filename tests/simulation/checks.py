@@ -1,4 +1,4 @@
-"""Judges one run after its end: what the logs hold against what the application was told."""
+"""Checks a finished run: the logs against the results that the application got."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ MANY = 100
 
 
 class Found(NamedTuple):
-    """A record as it lies in a log."""
+    """A record in a log."""
 
     log: PartitionLog
     record: StoredRecord
 
 
-class Judge:
+class Checks:
     """One check per invariant; each reports into the history."""
 
     def __init__(
@@ -41,20 +41,20 @@ class Judge:
     ) -> None:
         self._schedule = schedule
         self._setup = schedule.setup
-        self._stalled = stalled  # seconds for which the client had no processor
+        self._stalled = stalled  # seconds without CPU time for the client
         self._keeps_trying = schedule.setup.retries > MANY
         self._history = history
         self._logs = logs
         self._by_uid = {sent.uid: sent for sent in history.accepted}
-        self._order = {sent.uid: place for place, sent in enumerate(history.accepted)}
+        self._order = {sent.uid: position for position, sent in enumerate(history.accepted)}
         self._written: dict[PartitionLog, list[tuple[int, int]]] = {}  # producer ids and uids
         self._found: dict[int, list[Found]] = defaultdict(list)
 
     @cached_property
     def _lost_after_all(self) -> set[int]:
-        """What was stored, and lost by an unclean election after the client had good news of it.
+        """Records that an unclean election removed after their acknowledgement.
 
-        That is an acknowledgement by a broker, or by a later batch: then only if told before.
+        A later batch may acknowledge them too: then their callback must have come before.
         """
         promised: list[StoredBatch] = []
         lost_at: dict[int, float] = {}
@@ -64,17 +64,19 @@ class Judge:
                 if (tp, *_writer(batch)) in self._history.promised:
                     promised.append(batch)
                 lost_at |= {_uid(record): when for _, record in _records([batch])}
-        told = {sent.uid for sent in self._history.ended if sent.done_at < lost_at.get(sent.uid, 0)}
-        return told | {_uid(record) for _, record in _records(promised)}
+        reported = {
+            sent.uid for sent in self._history.ended if sent.done_at < lost_at.get(sent.uid, 0)
+        }
+        return reported | {_uid(record) for _, record in _records(promised)}
 
     def check(self, *, nothing_works: bool) -> None:
-        """``nothing_works``: the cluster has refused the producer for good."""
+        """``nothing_works``: the cluster has rejected the producer permanently."""
         for log in self._logs:
             self._read(log)
         self._completion()
         for sent in self._history.accepted:
             if sent.error is not None:
-                self._truth_of_failure(sent)
+                self._failure_means_not_stored(sent)
             elif sent.stored is not None and self._setup.acks != 0:
                 self._no_loss(sent)
         if self._setup.idempotent:
@@ -82,7 +84,7 @@ class Judge:
         self._orders()
         self._in_time(nothing_works=nothing_works)
 
-    # What the logs hold -----------------------------------------------------------------------
+    # The logs ---------------------------------------------------------------------------------
 
     def _read(self, log: PartitionLog) -> None:
         written = self._written[log] = []
@@ -122,13 +124,12 @@ class Judge:
                 self._violated("I14", f"record {sent.uid} of {sent.tp} ended after {took:.3f} s")
             slow = sent.stored is None or took > recovery
             if sent.probe and recovery < limit and must_work and slow:
-                self._violated("I14", f"all is well, but {sent.uid}: {took:.3f} s, {sent.error!r}")
+                self._violated("I14", f"no fault, but {sent.uid}: {took:.3f} s, {sent.error!r}")
             if self._schedule.gentle and sent.error is not None:
                 self._violated("I7", f"record {sent.uid} of {sent.tp} failed: {sent.error!r}")
 
     def _longest_setup(self) -> float:
-        """For how long a connection may wait for a handshake's answer when all is well again: one
-        that was begun before, after each disturbed one twice as long as before it (KIP-601)."""
+        """How long a handshake begun during a fault may last; each failure doubles it (KIP-601)."""
         disturbed = sum(
             action.times
             for action in self._schedule.actions
@@ -137,7 +138,7 @@ class Judge:
         grown = CONNECTION_SETUP_MS / 1000 * 2 ** min(disturbed, 10) * 1.2
         return min(grown, LONGEST_SETUP) if disturbed else 0.0
 
-    def _truth_of_failure(self, sent: Sent) -> None:
+    def _failure_means_not_stored(self, sent: Sent) -> None:
         if sent.error is None or sent.error.persisted is Persisted.MAYBE:
             return
         if self._found[sent.uid]:
@@ -149,7 +150,7 @@ class Judge:
             return
         offsets = [hit.record.offset for hit in found]
         if not found:
-            self._violated("I1", f"record {sent.uid} of {sent.tp} was acknowledged, and is lost")
+            self._violated("I1", f"record {sent.uid} of {sent.tp} was acknowledged and lost")
         elif stored.offset != NO_OFFSET and stored.offset not in offsets:
             self._violated("I5", f"{sent.uid} is at {offsets}, not at {stored.offset}")
         elif stored.offset == NO_OFFSET and sent.tp not in self._history.doubted:
@@ -172,10 +173,10 @@ class Judge:
 
     def _orders(self) -> None:
         for log, written in self._written.items():
-            if log.unclean:  # it took any sequence for its first, twice
+            if log.unclean:  # it accepted any sequence as its first, twice
                 continue
             if self._setup.idempotent:
-                # What a request under a former producer id has stored late is of unknown fate.
+                # A late request of a former producer id has an unknown outcome.
                 for producer_id in {producer_id for producer_id, _ in written}:
                     self._in_order(log, [uid for writer, uid in written if writer == producer_id])
             if self._setup.idempotent or (
@@ -185,27 +186,27 @@ class Judge:
         self._orders_of_ends()
 
     def _in_order(self, log: PartitionLog, uids: list[int]) -> None:
-        places = [self._order.get(uid, -1) for uid in uids]
-        if places != sorted(places):
-            self._violated("I3", f"{log.topic}-{log.partition} holds {uids}")
+        positions = [self._order.get(uid, -1) for uid in uids]
+        if positions != sorted(positions):
+            self._violated("I3", f"{log.topic}-{log.partition} is out of order: {uids}")
 
     def _first_acknowledged(self, uids: list[int]) -> list[int]:
-        """Without idempotence order is promised for the first copies of acknowledged records."""
+        """Without idempotence only the first copies of acknowledged records are ordered."""
         known = (uid for uid in dict.fromkeys(uids) if uid in self._by_uid)
         return [uid for uid in known if self._by_uid[uid].stored is not None]
 
     def _orders_of_ends(self) -> None:
-        """Time runs out in the order of sending, and within a batch outcomes come in order."""
+        """Timeouts come in the order of sending; so do the results of one batch."""
         last: dict[TopicPartition, int] = {}
         previous: Sent | None = None
         for sent in self._history.ended:
-            place = self._order.get(sent.uid, -1)
+            position = self._order.get(sent.uid, -1)
             if isinstance(sent.error, DeliveryTimeoutError):
-                if place < last.get(sent.tp, -1):
+                if position < last.get(sent.tp, -1):
                     self._violated("I6", f"{sent.uid} of {sent.tp} timed out after a later record")
-                last[sent.tp] = place
+                last[sent.tp] = position
             if previous is not None and self._reversed(previous, sent):
-                self._violated("I6", f"{sent.uid} was told of after {previous.uid}")
+                self._violated("I6", f"{sent.uid} was reported after {previous.uid}")
             previous = sent
 
     def _reversed(self, first: Sent, second: Sent) -> bool:

@@ -1,4 +1,4 @@
-"""The producer's options in the circumstances of a run."""
+"""The producer's options in a run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from tests.simulation.model.cluster import BrokerAddress
 from tests.simulation.setup import Setup
 
 CONNECTION_SETUP_MS = 1000
-"""How long connecting may take, until a broker has told its versions; twice as long after each
-time that it took too long."""
-
+"""Limit for connecting, ApiVersions included; it doubles after each timeout."""
 
 SAME = {f.name for f in fields(ProducerConfig)} & {f.name for f in fields(Setup)}
 
@@ -22,7 +20,7 @@ SAME = {f.name for f in fields(ProducerConfig)} & {f.name for f in fields(Setup)
 def configured(
     setup: Setup, addresses: Iterable[BrokerAddress], backend: SimBackend, **more: Any
 ) -> ProducerConfig:
-    """``more``: options beside those of the setup."""
+    """``more``: other options."""
     return ProducerConfig.from_options(
         {
             "bootstrap_servers": [f"{a.host}:{a.port}" for a in addresses],

@@ -17,7 +17,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test with an argument ``seeds`` runs for every hundred of them: its module's ``SEEDS``."""
+    """Run a test with an argument ``seeds`` for every hundred of its module's ``SEEDS``."""
     if "seeds" in metafunc.fixturenames:
         first = metafunc.config.getoption("--first-seed", FIRST)
         last = first + (metafunc.config.getoption("--seeds", None) or metafunc.module.SEEDS)

@@ -1,4 +1,4 @@
-"""From a seed to a schedule. Each seed enables a random part of what can go wrong (swarm testing).
+"""From a seed to a schedule. Each seed enables a random subset of faults (swarm testing).
 
 A seed with few kinds of faults has many of each, and so reaches states that a seed with all of
 them, each one rare, does not.

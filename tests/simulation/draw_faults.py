@@ -1,4 +1,4 @@
-"""The vocabulary of what can go wrong, and how a seed draws a sentence of it."""
+"""The faults of a run, and how a seed draws them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.simulation.actions import (
     HideTopic,
     Recreate,
     Send,
-    ShutDoor,
     StallClient,
+    StopAccepting,
 )
 from tests.simulation.broker_actions import Crash, CutAll, Disturb, MoveLeader, Pause, SlowWires
 from tests.simulation.draw_setup import Dice
@@ -30,13 +30,13 @@ from tests.simulation.interference import (
 )
 
 DOUBTFUL = ("cut-response", "lose-response", "error-after", "delay")
-PASSING_BEFORE = (3, 5, 6, 7, 9, 14, 15, 16, 19, 51, 56, 72, 74, 75, 89)
+RETRIABLE_BEFORE = (3, 5, 6, 7, 9, 14, 15, 16, 19, 51, 56, 72, 74, 75, 89)
 FINAL_BEFORE = (-1, 2, 17, 21, 29, 31, 32, 42, 43, 44, 48, 76, 87, 90, 1234)
 SEQUENCE_BEFORE = (45, 45, 47, 59)
 TOO_LARGE_BEFORE = (10, 10, 18)
-PASSING_AFTER = (6, 7, 20, 56)
+RETRIABLE_AFTER = (6, 7, 20, 56)
 FINAL_AFTER = (-1, 999)
-PASSING_IDENTITY = (7, 14, 15, 16, 51)
+RETRIABLE_IDENTITY = (7, 14, 15, 16, 51)
 MISSING = (3, 5)
 SLOWER = (5.0, 50.0, 500.0)
 
@@ -44,7 +44,7 @@ Draw = Callable[[Dice], list[Action]]
 
 
 def vocabulary(dice: Dice) -> list[Draw]:
-    """What may end a record in an error is not for gentle seeds."""
+    """Gentle seeds get no fault that may make a record fail."""
     setup = dice.setup
     kinds: list[Draw] = [
         *(_disturbance(how) for how in HONEST),
@@ -54,7 +54,7 @@ def vocabulary(dice: Dice) -> list[Draw]:
         lambda dice: [Pause(dice.when_busy(), dice.node(), dice.span())],
         _crash,
         lambda dice: [CutAll(dice.when_busy(), dice.node(), dice.chance(0.3))],
-        lambda dice: [ShutDoor(dice.when_busy(), dice.node(), dice.span(), dice.chance(0.3))],
+        lambda dice: [StopAccepting(dice.when_busy(), dice.node(), dice.span(), dice.chance(0.3))],
         lambda dice: [SlowWires(dice.when_busy(), dice.span(), dice.rng.choice(SLOWER))],
         _move_leader,
         lambda dice: [
@@ -89,7 +89,7 @@ def _disturbance(how: str) -> Draw:
 
 
 def _series(dice: Dice) -> list[Action]:
-    """One request after the other is disturbed: what is retried meets the next trouble."""
+    """Consecutive requests are disturbed: a retry meets the next fault."""
     at, node, partition = dice.when_busy(), dice.node(), dice.rng.choice((None, None, 0, 1))
     hows = [dice.rng.choice(HONEST) for _ in range(dice.rng.randrange(0, 4))]
     if len(hows) < 2 or dice.chance(0.5):
@@ -117,9 +117,15 @@ def _interference(dice: Dice, how: str) -> Interference:
 def _code(dice: Dice, how: str) -> int:
     kinds: tuple[tuple[int, ...], ...] = ((0,),)
     if how == "error-before":
-        kinds = (PASSING_BEFORE, PASSING_BEFORE, FINAL_BEFORE, SEQUENCE_BEFORE, TOO_LARGE_BEFORE)
+        kinds = (
+            RETRIABLE_BEFORE,
+            RETRIABLE_BEFORE,
+            FINAL_BEFORE,
+            SEQUENCE_BEFORE,
+            TOO_LARGE_BEFORE,
+        )
     elif how == "error-after":
-        kinds = (PASSING_AFTER, FINAL_AFTER)
+        kinds = (RETRIABLE_AFTER, FINAL_AFTER)
     return dice.rng.choice(kinds[0] if dice.gentle else dice.rng.choice(kinds))
 
 
@@ -131,7 +137,7 @@ def _disturbed_control(dice: Dice) -> list[Action]:
     if how == "error-before":
         if api == HANDSHAKE:
             how = "delay"
-        code = rng.choice(PASSING_IDENTITY if api == IDENTITY else MISSING)
+        code = rng.choice(RETRIABLE_IDENTITY if api == IDENTITY else MISSING)
     fault = Interference(api, how, code, round(rng.random(), 3), dice.span())
     return [Disturb(dice.when_busy(), dice.node(), fault, _times(dice))]
 
@@ -168,9 +174,9 @@ def _move_leader(dice: Dice) -> list[Action]:
 
 
 def _forgetful(dice: Dice) -> list[Action]:
-    """Of several batches under way no answer comes, and the broker remembers the last one only.
+    """Several batches in flight get no answer, and the broker remembers only the last one.
 
-    In half of the cases an unclean election takes its log before there is proof of the others.
+    In half of the cases an unclean election then removes its log.
     """
     topic, at = dice.topic(), dice.when()
     fault = Interference(PRODUCE, "amnesia", partition=None)
@@ -197,7 +203,7 @@ def _forget_producers(dice: Dice) -> list[Action]:
 
 
 def _burst(dice: Dice, at: float, topic: int) -> list[Action]:
-    """Several batches at once, when a log has just become one that knows nothing of us."""
+    """Several batches at once, when a log does not know the producer."""
     after = round(at + dice.rng.choice((0.01, 0.2, 0.7)), 4)
     burst: list[Action] = [Send(after, topic, 30, 60, dice.rng.choice(("none", "explicit")))]
     if dice.chance(0.5):

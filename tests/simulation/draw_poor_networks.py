@@ -1,6 +1,6 @@
-"""Some seeds run in a network that breaks connections off or is slow, from the start to the end.
+"""Some seeds run in a network that breaks connections or is slow during the whole run.
 
-By dice of its own: the other choices of a seed are those they were before such networks were drawn.
+From another generator: the other choices of known seeds must stay the same.
 """
 
 from __future__ import annotations
@@ -11,25 +11,22 @@ from dataclasses import replace
 from tests.simulation.actions import Action, Close, Schedule, Send
 
 SHARE = 0.08
-"""Of all seeds: those with such a network."""
+"""The share of seeds with such a network."""
 OVERHEAD = 400
-"""Bytes of a connection until it has carried a batch, beside those of the batch."""
+"""Bytes of a connection before its first batch."""
 MOST = 30_000
-"""Bytes that a batch may grow to: far more than get through."""
+"""Bytes that a batch may grow to: more than the network carries."""
 BACKLOG = 150_000
-"""Of ``buffer_memory``, in which so much can wait that batches do grow."""
+"""A ``buffer_memory`` large enough for batches to grow."""
 
 PATIENCE = 4
-"""So many times longer a record may take where each has to arrive: the slowest of these networks
-carry what they get in some 200 seconds, whatever the size of batches."""
+"""Factor on the timeout of gentle seeds: the slowest network needs 200 seconds for its records."""
 
 
 def in_a_poor_network(schedule: Schedule) -> Schedule:
-    """The schedule, or what the seed makes of it.
+    """The schedule, for some seeds in a poor network and with more records.
 
-    A batch of ``batch_size`` fits through: so in a gentle schedule every record has to arrive.
-    Batches may grow to many times what fits, and more records come than such a network takes at
-    once.
+    It carries a batch of ``batch_size``: so in a gentle schedule every record has to arrive.
     """
     rng = random.Random(f"the network of {schedule.seed}")
     if rng.random() >= SHARE:
@@ -37,7 +34,7 @@ def in_a_poor_network(schedule: Schedule) -> Schedule:
     setup = schedule.setup
     one_batch = setup.batch_size + OVERHEAD
     kind = rng.choice(("breaks", "breaks", "slow", "both"))
-    # Of connections that break at any byte alike, at least one in e^(1/2) carries a whole batch.
+    # At least one connection in e^(1/2) carries a whole batch.
     mean_bytes = 0 if kind == "slow" else one_batch * rng.choice((2, 4, 16))
     in_time = one_batch / (setup.request_timeout_ms / 1000)
     rate = 0 if kind == "breaks" else int(in_time * rng.choice((5, 20, 100)))
@@ -55,9 +52,9 @@ def in_a_poor_network(schedule: Schedule) -> Schedule:
 
 
 def _crowd(rng: random.Random, schedule: Schedule) -> list[Action]:
-    """Bursts that make a backlog: batches which cannot leave grow."""
+    """Bursts that make a backlog, in which batches grow."""
     if any(isinstance(action, Close) for action in schedule.actions):
-        return []  # a producer that was closed refuses record by record, a turn for each
+        return []  # a closed producer rejects each record in its own iteration
     last = max(action.at for action in schedule.actions)
     return [
         Send(

@@ -1,4 +1,4 @@
-"""From a seed's dice to the circumstances of its run."""
+"""Draws the parameters of a seed's run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def draw_setup(rng: random.Random, *, gentle: bool) -> Setup:
         fields |= part(rng)
     fields |= _patience(rng, fields["linger_ms"], gentle=gentle)
     fields |= _wires(rng, hasty=fields["request_timeout_ms"] < 1000)
-    # By dice of its own: the other choices of a seed are those they were before there was this one.
+    # From another generator: the other choices of known seeds must stay the same.
     fields["growth"] = random.Random(repr(fields)).choice((1, 2, 3, 3))
     return Setup(**fields)
 
@@ -36,14 +36,13 @@ def _cluster(rng: random.Random) -> dict[str, Any]:
         "append_time": rng.random() < 0.1,
         "first_epoch": rng.choice((32766, 32767)) if rng.random() < 0.1 else 0,
     }
-    # A broker that names leaders in its refusals tells metadata with epochs, by which the client
-    # knows which of the two is older. Else it would be sent back and forth.
+    # With leader hints the client needs metadata with leader epochs, to know which is newer.
     drawn["leader_hints"] &= drawn["metadata_version"] >= 7
     return drawn
 
 
 def _wires(rng: random.Random, *, hasty: bool) -> dict[str, Any]:
-    """A small window costs a round trip for each of its fillings: not with slow wires."""
+    """No small window in a slow network: each one costs a round trip."""
     latency = rng.choice((0.0005, 0.002, 0.01, 0.01 if hasty else 0.1))
     wide = 1 << 20
     return {
@@ -95,7 +94,7 @@ def _patience(rng: random.Random, linger_ms: int, *, gentle: bool) -> dict[str, 
 
 
 class Dice:
-    """Every choice comes from one generator, in the order in which it is made."""
+    """All random choices of a seed, from one generator."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -108,14 +107,14 @@ class Dice:
         return round(self.rng.uniform(0.0, self.length), 4)
 
     def when_busy(self) -> float:
-        """Often at a moment when requests are under way."""
+        """Often when requests are in flight."""
         if not self.busy or self.chance(0.4):
             return self.when()
         step = self.setup.linger_ms / 1000 + 3 * self.setup.latency + self.setup.replication
         return round(self.rng.choice(self.busy) + step * self.rng.uniform(0.0, 2.0), 4)
 
     def span(self) -> float:
-        """How long something lasts: from a moment to longer than a request may take."""
+        """A duration, from very short to longer than a request may take."""
         timeout = self.setup.request_timeout_ms / 1000
         return round(self.rng.choice((0.01, 0.1, 0.5 * timeout, 1.2 * timeout, 3 * timeout)), 4)
 

@@ -1,4 +1,4 @@
-"""Time, what will happen in its order, and a hash of what has happened."""
+"""Time, the queue of events, and a hash of the past ones."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ NEVER_YET = float("-inf")
 
 
 class EventQueue:
-    """Calls to be made at a time; those of one time in the order they were put in.
+    """Scheduled calls; those of one time run in the order of scheduling.
 
-    The heap holds times without what was skipped: so a skip puts off everything alike, to the bit.
+    The heap holds times without skips: so a skip delays every call equally, to the bit.
     """
 
     def __init__(self, clock: SimClock) -> None:
@@ -63,12 +63,12 @@ class EventQueue:
         return self._heap[0][0] + self._skipped if self._heap else NEVER
 
     def skip(self, seconds: float) -> None:
-        """Time passes, and everything else happens that much later."""
+        """Advance the clock and delay every call by as much."""
         self._clock.now += seconds
         self._skipped += seconds
 
     def run_next(self) -> None:
-        """Move the clock to the next event and let it happen."""
+        """Move the clock to the next event and run it."""
         when, _, call = heapq.heappop(self._heap)
         self._clock.now = max(self._clock.now, when + self._skipped)
         call()
@@ -78,16 +78,15 @@ class EventQueue:
 
 
 class InOrder:
-    """Calls that come one after the other, as bytes do in one direction of a connection."""
+    """Calls in FIFO order, like bytes in one direction of a connection."""
 
     def __init__(self, events: EventQueue) -> None:
         self._events = events
         self._last = NEVER_YET
 
     def after(self, seconds: float, call: Callable[[], object]) -> None:
-        """``seconds`` from now, or together with the latest one if that comes later."""
-        # In time awake: a skip puts off the calls that wait, and bytes written after it must not
-        # overtake them.
+        """``seconds`` from now, but not before the previous call."""
+        # Without skips: bytes written after a skip must not overtake delayed calls.
         self._last = max(self._last, self._events.awake + seconds)
         self._events.put(self._last, call)
 

@@ -1,4 +1,4 @@
-"""What the application did and what it was told, record by record."""
+"""The records the application sent, and their results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Sent:
     timestamp_ms: int
     future: FutureRecordMetadata
     at: float
-    probe: bool  # sent after all faults were over and everything had ended
+    probe: bool  # sent after all faults, when nothing was in flight
     done_at: float = -1.0
     stored: RecordMetadata | None = None
     error: KprodError | None = None
@@ -35,9 +35,9 @@ class History:
     ended: list[Sent] = field(default_factory=list)
     refused: list[tuple[int, KprodError]] = field(default_factory=list)
     failed_partitions: set[TopicPartition] = field(default_factory=set)
-    doubted: set[TopicPartition] = field(default_factory=set)  # a broker found a sequence wrong
+    doubted: set[TopicPartition] = field(default_factory=set)  # a broker reported a wrong sequence
     promised: set[tuple[TopicPartition, int, int, int]] = field(default_factory=set)
-    """Place, producer id, epoch and first sequence of the batches a broker has acknowledged."""
+    """Partition, producer id, epoch and first sequence of acknowledged batches."""
     violations: list[str] = field(default_factory=list)
     closed: bool = False
 
@@ -46,16 +46,16 @@ class History:
             self.violations.append(f"{invariant}: {what}")
 
     def has_failed(self, tp: TopicPartition) -> bool:
-        """Whether a record of the partition has failed, also where its callback is still to come.
+        """Whether a record of the partition has failed, even before its callback.
 
-        The client has decided by then, and sends what follows in the same turn.
+        The sender fails it and sends the next ones in the same iteration.
         """
         return tp in self.failed_partitions or any(
             sent.tp == tp and sent.future.failed() for sent in self.accepted
         )
 
     def ends(self, sent: Sent, now: float) -> None:
-        """A callback of ``sent`` was called."""
+        """The callback of ``sent`` has run."""
         if sent.done_at >= 0:
             self.violated("I6", f"record {sent.uid} of {sent.tp} ended twice")
         if self.closed:

@@ -1,4 +1,4 @@
-"""One thing that goes wrong with one request."""
+"""A fault in one request."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ ADD_PARTITIONS, ADD_OFFSETS = "ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"
 COMMIT_OFFSETS = "TXN_OFFSET_COMMIT"
 
 HONEST = (
-    "cut-request",  # the connection breaks at ``part`` of the request; 1.0: just before it is read
-    "cut-response",  # ... at ``part`` of the response; 0.0: after the request was carried out
+    "cut-request",  # the connection breaks at ``part`` of the request; 1.0: before it is read
+    "cut-response",  # ... at ``part`` of the response
     "error-before",  # answered with ``code``, not carried out
     "error-after",  # carried out, answered with ``code``
     "lose-response",  # the connection goes silent after the request was carried out
@@ -20,16 +20,16 @@ HONEST = (
     "throttle",  # the response asks for ``seconds`` of silence
 )
 DISHONEST = (
-    "amnesia",  # no response; when the connection ends, the broker is as one just started again
-    "swallow",  # no response to this one, but to the next ones
+    "amnesia",  # no response; after the connection the broker is as if restarted
+    "swallow",  # no response to this request
     "duplicate",  # the response comes twice
     "swap",  # the response comes after that of the next request
     "wrong-id",  # the response has another correlation id
-    "leave-out",  # the response says nothing about one partition
-    "extra",  # the response tells of a partition nobody asked about
+    "leave-out",  # the response lacks one partition
+    "extra",  # the response has a partition that was not requested
     "garbage",  # half of the response's body
 )
-MUTATE = "mutate"  # in a share of ``part``, something has happened to the response's bytes
+MUTATE = "mutate"  # with probability ``part`` the response's bytes are mutated
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Bytes that something has happened to."""
+"""Random corruption of bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 
 
 def mutated(rng: random.Random, message: bytes) -> bytes:
-    """The frame of a message that something has happened to; the size may be wrong as well."""
+    """The frame of a corrupted message; its size may be wrong as well."""
     data = bytearray(message)
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
         at = rng.randrange(len(data)) if data else 0

@@ -1,4 +1,4 @@
-"""Looks at the producer after every turn: I11, I17, idle spinning, and what it logs."""
+"""Checks the producer after every iteration: I11, I17, idle spinning, logged errors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.simulation.events import SimClock
 from tests.simulation.history import History
 from tests.simulation.setup import Setup
 
-MOST_TURNS_AT_ONCE = 300
+MAX_IDLE_ITERATIONS = 300
 A_MOMENT = 0.01
 ESTIMATE_SLACK = 64  # bytes by which the size of a first record may be over-estimated
 EXPECTED = "the delivery callback"
 
 
 class _Listener(logging.Handler):
-    """What the producer logs as an error is a bug that it has survived."""
+    """An error in the log is a bug that the producer survived."""
 
     def __init__(self, history: History) -> None:
         super().__init__(logging.ERROR)
@@ -34,7 +34,7 @@ class _Listener(logging.Handler):
 
 
 class Samples:
-    """``hopeless``: the run must end here, it would not end by itself."""
+    """``hopeless``: the run would not end by itself."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Samples:
         self._live: set[ProducerBatch] = set()
         self._seen: tuple[int, ...] = ()
         self._last_time = -1.0
-        self._turns_now = 0
+        self._idle_iterations = 0
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -87,16 +87,16 @@ class Samples:
         self._seen = seen
         incomplete = accumulator.incomplete.copy()
         self._metrics_add_up(incomplete)
-        if not self._compressed:  # what compression does to sizes is not for this check
+        if not self._compressed:  # compressed sizes are not predictable
             self._memory_adds_up(incomplete)
 
     def _spinning(self) -> None:
-        """Count a turn that changed nothing; with acks=0 one request may follow another at once."""
+        """Count an iteration without effect; with acks=0 requests need not wait."""
         if self._clock.now > self._last_time + A_MOMENT:
-            self._last_time, self._turns_now = self._clock.now, 0
-        self._turns_now += 1
-        if self._turns_now > MOST_TURNS_AT_ONCE:
-            self.give_up("I16", f"{self._turns_now} idle turns within {A_MOMENT} s")
+            self._last_time, self._idle_iterations = self._clock.now, 0
+        self._idle_iterations += 1
+        if self._idle_iterations > MAX_IDLE_ITERATIONS:
+            self.give_up("I16", f"{self._idle_iterations} idle iterations within {A_MOMENT} s")
 
     def give_up(self, invariant: str, why: str) -> None:
         if not self.hopeless:
@@ -113,7 +113,7 @@ class Samples:
             )
 
     def _memory_adds_up(self, incomplete: set[ProducerBatch]) -> None:
-        """Memory is in use exactly for batches without an outcome and batches on the wire."""
+        """Memory is used exactly by batches without an outcome and batches being sent."""
         live = self._live
         live.difference_update([batch for batch in live if not batch.on_wire])
         live.update(incomplete)
@@ -124,7 +124,7 @@ class Samples:
                 least += max(self._batch_size, size)
                 most += max(self._batch_size, size + ESTIMATE_SLACK)
                 if size > self._batch_size and self._grows:
-                    # In every chunk but the last there is less left than the next record takes.
+                    # Every chunk but the last may have free space, less than the next record.
                     most += self._batch_size + 2 * size
         pool = self._sender.accumulator.pool
         used = pool.total - pool.available

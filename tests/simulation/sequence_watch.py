@@ -1,7 +1,7 @@
-"""Judges the sequence numbers the client writes, and how soon it writes a batch again.
+"""Checks the client's sequence numbers and the pauses before retries.
 
 Invariants I12, I16, of I13 that a broker can recognise every repetition, and of I14 that a batch
-does not repeat what can never succeed.
+which can never succeed is not retried.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ REMEMBERED = 5  # batches of a producer whose repetition a broker recognises
 
 @dataclass(slots=True)
 class Transmission:
-    """One batch as it was last sent, and how often it was sent again without a pause.
+    """One batch as it was last sent; ``hasty``: retries without a pause.
 
-    ``lost``: its connection ended before there was an answer: nothing but the next connection needs
-    to be waited for. ``stored``: an answer has said so. ``in_doubt``: an attempt may have been
-    stored, as far as the client can know. ``refused``: for
-    its sequence, with nothing before it left to be stored: no attempt under its numbers succeeds.
-    ``ended``: an answer has said what no client tries again, although it may be stored.
+    ``lost``: its connection ended without an answer: the retry only waits for the next connection.
+    ``stored``: it was acknowledged. ``in_doubt``: the client cannot know whether an attempt was
+    stored. ``refused``: for its sequence, with no older batch pending: no retry can succeed.
+    ``ended``: by an error that no client retries, although the batch may be stored.
     """
 
     fields: BatchHeader
@@ -44,9 +43,9 @@ class Transmission:
 
 @dataclass(slots=True)
 class Sequence:
-    """What was sent under one producer id and epoch to one partition.
+    """The batches of one producer id and epoch to one partition.
 
-    ``window``: from the first batch on that may be sent again.
+    ``window``: those from the first unsettled one on.
     """
 
     expected: int = 0
@@ -60,7 +59,7 @@ class Sequence:
         )
 
     def cut(self, base_sequence: int) -> None:
-        """The batch is no more: parts of it get the numbers."""
+        """The batch was split: its parts use its sequence numbers."""
         whole = self.batches.pop(base_sequence, None)
         if whole is not None:
             self.split.append(whole.fields)
@@ -68,13 +67,13 @@ class Sequence:
                 self.window.remove(whole)
 
     def opens_window(self, newest: Transmission) -> int:
-        """How many batches the broker has to remember, if it has stored all that were sent."""
+        """The size of the window: what the broker must remember if it stored all batches."""
         self.window.append(newest)
         self._settle()
         return len(self.window)
 
     def refused(self, refused: Transmission) -> None:
-        """The broker expects another sequence, which parts of a batch may yet lead to."""
+        """The broker expects another sequence; parts of a split batch may still fill the gap."""
         self._settle()
         oldest = bool(self.window) and self.window[0] is refused
         refused.refused = oldest and not self.split and not refused.in_doubt
@@ -85,7 +84,7 @@ class Sequence:
 
 
 class SequenceWatch:
-    """Partitions go by name: a topic made anew goes on where the old one was."""
+    """Partitions are identified by name: sequences continue in a recreated topic."""
 
     def __init__(self, setup: Setup, cluster: Cluster, clock: SimClock) -> None:
         self._pause = LEAST_JITTER * setup.retry_backoff_ms / 1000 - 1e-6
@@ -120,7 +119,7 @@ class SequenceWatch:
         gap_allowed = tp in history.failed_partitions
         if fields.base_sequence != known.expected and not gap_allowed:
             history.violated("I12", f"{tp}: expected sequence {known.expected}: {fields}")
-        # What is refused as out of sequence may be in doubt: then it is not sent again.
+        # A batch that was out of sequence and is in doubt is not sent again.
         many = known.opens_window(transmission) > REMEMBERED and tp not in history.doubted
         if many and not history.has_failed(tp):
             history.violated("I13", f"{len(known.window)} batches of {tp}, the first unsettled")
@@ -131,32 +130,32 @@ class SequenceWatch:
     ) -> None:
         now = self._clock.now
         if (before.fields.record_count, before.fields.crc) != (fields.record_count, fields.crc):
-            history.violated("I12", f"another batch with the sequence of one before: {fields}")
+            history.violated("I12", f"two batches with the same sequence: {fields}")
         if before.ended:
             history.violated("I14", f"ended by an answer, and sent again: {fields} of {tp}")
         if before.refused:
             history.violated("I14", f"refused for its sequence, and sent again: {fields} of {tp}")
         pause = min(self._pause, self._pause_when_lost) if before.lost else self._pause
         if now - before.at < pause:
-            before.hasty += 1  # allowed once for every leader that turns out to be a new one
+            before.hasty += 1  # allowed once for each new leader
             if before.hasty > self._cluster.changes:
                 history.violated("I16", f"sent again after {now - before.at:.3f} s: {fields}")
         before.at, before.lost = now, False
 
     def known(self, tp: TopicPartition, fields: BatchHeader) -> Transmission:
-        """What is known of a batch; of one that is not known, or no more, what nobody looks at."""
+        """The state of a batch; a throw-away object if it is unknown."""
         known = self._sequences.get((fields.producer_id, fields.producer_epoch, tp), Sequence())
         return known.batches.get(fields.base_sequence) or Transmission(fields, 0.0)
 
     def refused(self, tp: TopicPartition, fields: BatchHeader) -> None:
-        """A broker has told the client that it expects another sequence."""
+        """A broker has rejected the batch's sequence."""
         known = self._sequences.get((fields.producer_id, fields.producer_epoch, tp))
         batch = None if known is None else known.batches.get(fields.base_sequence)
         if known is not None and batch is not None:
             known.refused(batch)
 
     def too_large(self, tp: TopicPartition, fields: BatchHeader) -> None:
-        """A broker has told the client so: the halves get the numbers."""
+        """A broker has rejected the batch's size: its halves use its numbers."""
         known = self._sequences.get((fields.producer_id, fields.producer_epoch, tp))
         if known is not None:
             known.cut(fields.base_sequence)

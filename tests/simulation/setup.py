@@ -1,4 +1,4 @@
-"""The circumstances of one run: the cluster, the wires and the producer's options."""
+"""The parameters of one run: the cluster, the network and the producer's options."""
 
 from __future__ import annotations
 
@@ -7,30 +7,28 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Setup:
-    """Times of the world in seconds, the producer's in milliseconds, as its options are."""
+    """Times of the simulation are in seconds, the producer's options in milliseconds."""
 
     # The cluster
     nodes: int = 1
     partitions: tuple[int, ...] = (2,)  # of topic 0, 1, ...
-    replication: float = 0.002  # until what the leader has stored is committed
+    replication: float = 0.002  # until the leader's records are committed
     metadata_lag: float = 0.0  # until every broker knows of a change
     produce_version: int = 13
     metadata_version: int = 13
     handshake_version: int = 4
     leader_hints: bool = True
-    duplicate_code: int = 0  # what a repeated batch is answered with: 0, or 46 by old brokers
+    duplicate_code: int = 0  # of a repeated batch: 0, or 46 by old brokers
     max_batch_bytes: int = 1 << 20
     append_time: bool = False
     first_epoch: int = 0
     # The wires
     latency: float = 0.001
-    service: float = 0.0005  # until a request that was read is carried out
-    window: int = 1 << 20  # bytes on their way before the sender's socket is full
-    lost_on_close: float = 0.0  # how often bytes on their way are lost when the client closes
-    mean_bytes: int = (
-        0  # a connection breaks after that many to a broker in the mean; 0: it never does
-    )
-    rate: int = 0  # bytes a second to brokers, over all connections; 0: any number
+    service: float = 0.0005  # from reading a request to carrying it out
+    window: int = 1 << 20  # bytes in flight until the sender's socket is full
+    lost_on_close: float = 0.0  # how often bytes in flight are lost on close
+    mean_bytes: int = 0  # mean number of bytes until a connection breaks; 0: never
+    rate: int = 0  # bytes a second to brokers, over all connections; 0: unlimited
     # The producer
     idempotent: bool = True
     acks: int = -1
@@ -38,7 +36,7 @@ class Setup:
     retries: int = 2**31 - 1
     linger_ms: int = 5
     batch_size: int = 600
-    growth: int = 1  # how many times its size a batch has at most when it cannot leave
+    growth: int = 1  # a batch that cannot leave grows to this many times its size
     buffer_memory: int = 60_000
     compression: str | None = None
     compiled_send: bool = True
@@ -54,7 +52,7 @@ class Setup:
     connections_max_idle_ms: int = 540_000
 
     def __repr__(self) -> str:
-        """With what is not the default."""
+        """Only what differs from the defaults."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {field.name: field.default for field in fields(self)}
         changed = [f"{name}={value!r}" for name, value in values.items() if value != plain[name]]
@@ -62,7 +60,7 @@ class Setup:
 
     @property
     def is_poor(self) -> bool:
-        """The network breaks connections or is slow, from the start to the end."""
+        """The network breaks connections or is slow during the whole run."""
         return bool(self.mean_bytes or self.rate)
 
     @property

@@ -1,4 +1,4 @@
-"""Makes a failing schedule as small as it gets while it still fails for the same reason."""
+"""Reduces a failing schedule while it still fails for the same reason."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def explain(seed: int, most_runs: int = 1000) -> str:
 
 
 def _kinds(schedule: Schedule) -> set[str]:
-    """The invariants that break."""
+    """The violated invariants."""
     try:
         return {violation.partition(":")[0] for violation in run(schedule).violations}
-    except ConfigError:  # a setup that no producer accepts
+    except ConfigError:  # invalid options
         return set()
 
 

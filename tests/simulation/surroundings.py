@@ -1,4 +1,4 @@
-"""The network and its time: what the worlds of both simulations have."""
+"""What both simulations share: clock, network, faults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_LATE_EVENTS = 20_000
 
 
 class Outcome(NamedTuple):
-    """What one run came to; ``digest`` is the same for every run of what determines it."""
+    """The result of one run; equal runs have the same ``digest``."""
 
     violations: list[str]
     digest: str
@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
 
 
 class Surroundings(ABC):
-    """What actions ask of a world. ``nodes`` are made by the kind of world."""
+    """The interface that actions use. Subclasses create ``nodes``."""
 
     nodes: Sequence[Host]
 
@@ -42,7 +42,7 @@ class Surroundings(ABC):
         self._topics = setup.topics
 
     def new_backend(self) -> SimBackend:
-        """A client's network, in which every broker listens."""
+        """A client's network, with all brokers."""
         backend = SimBackend(self.clock, self.events, self.wires)
         for node, address in zip(self.nodes, self.addresses, strict=True):
             backend.listen(address.host, address.port, node.node_id, node.accept)
@@ -66,19 +66,19 @@ class Surroundings(ABC):
         """Another node leads a partition, after ``gap`` seconds without a leader."""
 
     def crashed(self, node: Host, crash: Crash) -> None:  # noqa: B027  (often nothing)
-        """What follows from that a broker is down."""
+        """A broker went down."""
 
     def heal(self) -> None:
-        """Faults are over: from here on everything must come to its end."""
+        """End all faults: from here on everything must finish."""
         for node in self.nodes:
             node.armed.clear()
             node.restart()
             node.resume()
-            node.door.open()
+            node.listener.open()
         self._full_speed()
 
-    def comes_to_rest(self) -> bool:
-        """Requests that the client has given up may still reach a broker."""
+    def settles(self) -> bool:
+        """Run the remaining events: abandoned requests may still reach a broker."""
         for _ in range(MOST_LATE_EVENTS):
             if not len(self.events):
                 return True

@@ -1,4 +1,4 @@
-"""Bugs the simulation has found, each as the smallest schedule that showed it."""
+"""Bugs that the simulation found, each with its smallest schedule."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.simulation.actions import (
     Recreate,
     Schedule,
     Send,
-    ShutDoor,
     StallClient,
+    StopAccepting,
 )
 from tests.simulation.broker_actions import Crash, CutAll, Disturb, MoveLeader, SlowWires
 from tests.simulation.interference import PRODUCE, Interference
@@ -21,7 +21,7 @@ from tests.simulation.setup import Setup
 from tests.simulation.world import World, run
 
 FOUND = {
-    # One batch per partition left in each turn, and no response ever ended the wait after it.
+    # Each iteration of the loop sent one batch per partition, and then waited for a response.
     "a backlog without acknowledgements does not wait for answers": Schedule(
         seed=378,
         setup=Setup(idempotent=False, acks=0, batch_size=150),
@@ -40,7 +40,7 @@ FOUND = {
         gentle=True,
     ),
     # A lost connection before the answer "too large" made all of its records fail.
-    "a batch whose fate is unknown is split all the same": Schedule(
+    "a batch with an unknown outcome is split": Schedule(
         seed=359,
         setup=Setup(partitions=(1,), max_batch_bytes=300),
         actions=(
@@ -51,7 +51,7 @@ FOUND = {
     ),
     # A record sent while half of a split batch was queued joined it, and got no number: the next
     # one got it, and was stored in the wrong order, or acknowledged without being stored.
-    "nobody appends to half of a batch": Schedule(
+    "no record is appended to half of a split batch": Schedule(
         seed=280,
         setup=Setup(partitions=(1,), max_batch_bytes=300, batch_size=2000, latency=0.05),
         actions=(
@@ -60,9 +60,9 @@ FOUND = {
         ),
         gentle=True,
     ),
-    # Of two batches after a long silence the first was refused for a passing reason. The second
+    # Of two batches after a long silence the first met a retriable error. The second
     # became the start of the sequence, and the first could only follow it.
-    "a broker that forgot an idle producer keeps the order": Schedule(
+    "records stay in order after the broker forgot an idle producer": Schedule(
         seed=2009,
         setup=Setup(partitions=(1,)),
         actions=(
@@ -75,7 +75,7 @@ FOUND = {
     ),
     # The sender slept. A lost connection ended a batch before older ones, which were queued again:
     # the time of all of them had run out.
-    "an answer that comes too late does not overtake the queue": Schedule(
+    "a late answer does not end a batch before older queued ones": Schedule(
         seed=156,
         setup=Setup(batch_size=150, request_timeout_ms=800, delivery_timeout_ms=810),
         actions=(
@@ -88,7 +88,7 @@ FOUND = {
         ),
     ),
     # Its answer was lost; those acknowledged on a newer connection let ever more follow.
-    "no more than four batches follow one without an outcome": Schedule(
+    "at most four batches follow one without an outcome": Schedule(
         seed=2611253138,
         setup=Setup(
             nodes=3,
@@ -113,7 +113,7 @@ FOUND = {
     ),
     # The broker expected the number of the refused one; the next one was sent twice, as its first
     # answer was lost, and refused as out of sequence although it may have been stored.
-    "a record after one that was refused for good is stored": Schedule(
+    "a record after a rejected one is stored": Schedule(
         seed=777011844,
         setup=Setup(),
         actions=(
@@ -123,8 +123,8 @@ FOUND = {
             Crash(0.4411, 1, 1.8, gap=0.01, lose_tail=True, silently=True, from_snapshot=True),
         ),
     ),
-    # The id went while batches were being admitted: nobody asked for another, or looked again.
-    "a new producer id is asked for when the last epoch was used up by forgetting": Schedule(
+    # The id was dropped while batches were admitted: no other one was requested.
+    "a new producer id is requested after the last epoch": Schedule(
         seed=888002209,
         setup=Setup(first_epoch=32767),
         actions=(
@@ -137,7 +137,7 @@ FOUND = {
     ),
     # Two batches behind it were acknowledged by the log that is gone. The next record had their
     # sequences before it, its first answer was lost, and the second refused it: it failed as MAYBE.
-    "a new log that begins with an overtaken batch expects another sequence": Schedule(
+    "a recreated topic may expect another sequence": Schedule(
         seed=5600017467,
         setup=Setup(nodes=2, replication=0.05, latency=0.01, batch_size=150),
         actions=(
@@ -152,8 +152,8 @@ FOUND = {
         ),
         gentle=True,
     ),
-    # It came back as one that nothing was known of, and a batch was repeated at once.
-    "a broker that left the list for a moment keeps its back-off": Schedule(
+    # It was treated as a new broker, and a batch was repeated at once.
+    "a broker missing from metadata for a moment keeps its back-off": Schedule(
         seed=888000650,
         setup=Setup(
             nodes=3, partitions=(1, 2), latency=0.002, window=150, reconnect_backoff_max_ms=100
@@ -172,7 +172,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("schedule", FOUND.values(), ids=FOUND)
-def test_what_was_found_is_mended(schedule: Schedule) -> None:
+def test_a_found_bug_does_not_come_back(schedule: Schedule) -> None:
     assert not run(schedule).violations
 
 
@@ -187,13 +187,11 @@ def test_a_backlog_fills_the_requests_that_may_be_in_flight() -> None:
     outcome = run(schedule)
     assert not outcome.violations
     assert outcome.counts["requests"] == 15  # and the probe
-    assert (
-        outcome.counts["milliseconds"] < 2500
-    )  # of which 4 round trips, 0.2 s each, before the second batch
+    assert outcome.counts["milliseconds"] < 2500  # with 4 round trips before the second batch
 
 
-def test_a_bootstrap_connection_is_used_before_it_is_let_go() -> None:
-    """While every known broker backed off, one connection after the other was made for nothing."""
+def test_a_bootstrap_connection_is_used_before_it_is_closed() -> None:
+    """While every known broker backed off, connections were opened and closed unused."""
     schedule = Schedule(
         seed=7,
         setup=Setup(
@@ -213,7 +211,7 @@ def test_a_bootstrap_connection_is_used_before_it_is_let_go() -> None:
             FlushAll(at=0.3069),
             Send(at=0.3321, topic=0, records=1, size=60, keys="explicit"),
             Send(at=0.3476, topic=1, records=1, size=150),
-            ShutDoor(at=0.39, node=0, seconds=0.36),
+            StopAccepting(at=0.39, node=0, seconds=0.36),
         ),
         gentle=True,
     )
@@ -222,8 +220,8 @@ def test_a_bootstrap_connection_is_used_before_it_is_let_go() -> None:
     assert world.watch.dials < 50
 
 
-def test_batches_whose_time_runs_out_together_are_told_in_order() -> None:
-    """Those on the wire were told in any order, and after younger ones that were still queued."""
+def test_batches_that_time_out_together_fail_in_order() -> None:
+    """Those in flight failed in any order, and after later ones that were still queued."""
     schedule = Schedule(
         seed=53,
         setup=Setup(
@@ -245,11 +243,8 @@ def test_batches_whose_time_runs_out_together_are_told_in_order() -> None:
     assert outcome.counts["failed"] == 30
 
 
-def test_a_refusal_without_an_offset_leaves_no_doubt() -> None:
-    """A batch that a former leader had refused could not go out under a new epoch.
-
-    It failed, although nobody had stored it.
-    """
+def test_a_batch_rejected_without_an_offset_is_retried() -> None:
+    """A batch that a former leader had rejected failed under a new epoch."""
     schedule = Schedule(
         seed=13944,
         setup=Setup(partitions=(1,)),

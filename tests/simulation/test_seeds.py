@@ -1,4 +1,4 @@
-"""Whatever a seed does to the cluster and the wires, no invariant breaks."""
+"""No seed breaks an invariant."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def test_no_invariant_breaks(seeds: range) -> None:
         raise AssertionError(explain(next(iter(failures))))
 
 
-def test_a_seed_does_the_same_in_every_process() -> None:
+def test_a_seed_gives_the_same_run_in_every_process() -> None:
     assert _digests(hash_seed=1) == _digests(hash_seed=2)
 
 
 def _digests(hash_seed: int) -> str:
-    """What another process finds, in which sets of strings have another order."""
+    """The digests in another process, where sets of strings have another order."""
     code = (
         "from tests.simulation.campaign import attempt\n"
         "from tests.simulation.exactly_once.world import attempt as attempt_transactions\n"

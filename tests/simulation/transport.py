@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class SimTransport(Transport):
-    """Takes bytes while the window has room; gives back what the broker's end has delivered.
+    """Accepts bytes while the window has room.
 
-    ``left_of_frame``: so many bytes of the last request have not been taken.
+    ``left_of_frame``: bytes of the last request that were not accepted yet.
     """
 
     counts_every_byte = True
@@ -27,7 +27,7 @@ class SimTransport(Transport):
         self.number = number
         self.node_id = node_id
         self.name = name
-        self.frames: deque[bytes] = deque()  # as they were when their first byte left
+        self.frames: deque[bytes] = deque()  # copied when their first byte left
         self.watched = self.write_wanted = True
         self.closed = False
         self._wires = wires
@@ -37,7 +37,7 @@ class SimTransport(Transport):
         self._answers = 0  # in _inbound, to their last byte
         self._ended = False
         self._room = wires.window
-        self.offered_at: float | None = None  # when what comes next was refused for want of room
+        self.offered_at: float | None = None  # when the next request was refused for lack of room
         self.left_of_frame = 0
         self._to_broker = InOrder(wires.events)
 
@@ -106,9 +106,9 @@ class SimTransport(Transport):
         self._wires.watcher.ended(self)
         if self._peer is not None:
             if self._wires.loses_what_is_under_way():
-                self._peer.let_go()
+                self._peer.client_closed()
             else:  # the end of the stream follows the bytes that are under way
-                self._to_broker.after(0.0, self._peer.let_go)
+                self._to_broker.after(0.0, self._peer.client_closed)
 
     def _check(self) -> None:
         if self._failure:
@@ -130,13 +130,13 @@ class SimTransport(Transport):
             self._inbound += data
 
     def answered(self, answer: Answer) -> None:
-        """What was delivered completes a response."""
+        """The delivered bytes complete a response."""
         if not self.closed and not self._failure:
             self._answers += 1
             self._wires.watcher.answered(self, answer)
 
     def stray(self) -> None:
-        """What was delivered is no response to any request."""
+        """The delivered bytes answer no request."""
         if not self.closed and not self._failure:
             self._wires.watcher.stray(self)
 
@@ -144,17 +144,17 @@ class SimTransport(Transport):
         self._wires.watcher.changed_on_the_way(self)
 
     def hang_up(self) -> None:
-        """The end of the stream, after what was delivered."""
+        """End of stream after the delivered bytes."""
         self._ended = True
 
     def fail(self, cause: str) -> None:
-        """A reset: what was not read yet is lost."""
+        """A reset: unread bytes are lost."""
         self._failure = self._failure or cause
         if self._answers:
             self._wires.watcher.unread(self, self._answers)
         self._inbound.clear()
 
-    # The backend's question -------------------------------------------------------------------
+    # For the backend --------------------------------------------------------------------------
 
     def readiness(self) -> Readiness | None:
         if not self.watched:

@@ -1,4 +1,4 @@
-"""Judges what the client writes, as it writes it: invariants I8, I12, I13 and I16."""
+"""Checks the client's bytes as they are written: invariants I8, I12, I13 and I16."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.simulation.transport import SimTransport
 from tests.simulation.wires import Answer, Watcher
 from tests.support.scripted_cluster import Heard
 
-Place: TypeAlias = tuple[str, UUID | None, int]
-"""Topic, topic id when the request named it so, partition."""
+Target: TypeAlias = tuple[str, UUID | None, int]
+"""Topic, topic id if the request uses it, partition."""
 
 UNKNOWN_SERVER_ERROR = -1
 DUPLICATE = 46
 TOO_LARGE = (10, 18)
 SEQUENCE_CODES = (45, DUPLICATE, 47, 59)
 SILENT_FROM = {PRODUCE: 6, METADATA: 6, HANDSHAKE: 2, IDENTITY: 1}
-"""Before that version the answer was held back, and a client need not be silent (KIP-219)."""
+"""In older versions the broker delays the answer instead (KIP-219)."""
 DIALS_PER_SECOND = 60  # two links per address, each at most every 40 ms
 
 
@@ -40,7 +40,7 @@ class Request:
     """One unanswered request; ``batches`` are those of a Produce request."""
 
     heard: Heard
-    batches: list[tuple[Place, BatchHeader]]
+    batches: list[tuple[Target, BatchHeader]]
 
     @property
     def may_silence(self) -> bool:
@@ -52,8 +52,8 @@ REMEMBERED_ANSWERS = 100
 
 
 @dataclass(slots=True)
-class Line:
-    """One connection as the wire shows it; ``stray``: what comes next is not read any more."""
+class Connection:
+    """The observed state of a connection; ``stray``: the client reads no further."""
 
     unanswered: deque[Request] = field(default_factory=deque)
     throttled_at: float = 0.0
@@ -63,7 +63,7 @@ class Line:
 
 
 class WireWatch(Watcher):
-    """Knows nothing of the client but its bytes."""
+    """Sees only the client's bytes."""
 
     def __init__(
         self, setup: Setup, cluster: Cluster, clock: SimClock, history: History | None = None
@@ -74,30 +74,32 @@ class WireWatch(Watcher):
         self._setup = setup
         self._cluster = cluster
         self._clock = clock
-        self._lines: dict[SimTransport, Line] = {}
+        self._connections: dict[SimTransport, Connection] = {}
         self._sequences = SequenceWatch(setup, cluster, clock)
-        self._proven: dict[Place, tuple[int, int, int]] = {}
-        self._in_flight: dict[Place, int] = {}
+        self._proven: dict[Target, tuple[int, int, int]] = {}
+        self._in_flight: dict[Target, int] = {}
         self._last_metadata = float("-inf")
         self._asked: set[str] = set()
-        self._used: dict[str, float] = {}  # when a topic was looked up or asked for, or produced to
+        self._used: dict[str, float] = {}  # last use of a topic: lookup, metadata, produce
         self._dialled: dict[str, deque[float]] = {}
 
     @property
     def nothing_under_way(self) -> bool:
         """No request waits for its response."""
-        return not any(line.unanswered for line in self._lines.values())
+        return not any(connection.unanswered for connection in self._connections.values())
 
     @property
     def silent_until(self) -> float:
-        """When the last broker that has throttled the client wants to hear of it again."""
-        return max((line.silent_until for line in self._lines.values()), default=0.0)
+        """When the last throttling of the client ends."""
+        return max(
+            (connection.silent_until for connection in self._connections.values()), default=0.0
+        )
 
     # Connections ------------------------------------------------------------------------------
 
     def dialled(self, transport: SimTransport) -> None:
         self.dials += 1
-        self._lines[transport] = Line()
+        self._connections[transport] = Connection()
         times = self._dialled.setdefault(transport.name, deque(maxlen=DIALS_PER_SECOND))
         now = self._clock.now
         if len(times) == DIALS_PER_SECOND and now - times[0] < 1.0:
@@ -107,12 +109,12 @@ class WireWatch(Watcher):
         times.append(now)
 
     def ended(self, transport: SimTransport) -> None:
-        unanswered = self._lines.pop(transport, Line()).unanswered
+        unanswered = self._connections.pop(transport, Connection()).unanswered
         for number, request in enumerate(unanswered, start=1):
             self._off_wire(request)
             all_has_left = number < len(unanswered) or not transport.left_of_frame
-            for place, fields in request.batches:
-                known = self._sequences.known(_by_name(place), fields)
+            for target, fields in request.batches:
+                known = self._sequences.known(_by_name(target), fields)
                 known.lost = True
                 known.in_doubt |= all_has_left
 
@@ -120,18 +122,18 @@ class WireWatch(Watcher):
         self.history.violated("I8", f"bytes changed while they were sent on {transport}")
 
     def _off_wire(self, request: Request) -> None:
-        for place, _ in request.batches:
-            self._in_flight[place] -= 1
+        for target, _ in request.batches:
+            self._in_flight[target] -= 1
 
     # Requests ---------------------------------------------------------------------------------
 
     def sent(self, transport: SimTransport, frame: bytes) -> None:
         heard = read_request(frame[4:])
-        line = self._lines[transport]
+        connection = self._connections[transport]
         offered_at = self._clock.now if transport.offered_at is None else transport.offered_at
-        if line.throttled_at <= offered_at < line.silent_until:
+        if connection.throttled_at <= offered_at < connection.silent_until:
             self.history.violated("I16", f"a request on {transport} while it is throttled")
-        sent: list[tuple[Place, BatchHeader]] = []
+        sent: list[tuple[Target, BatchHeader]] = []
         if heard.api is ApiKey.PRODUCE:
             sent = [self._batch(data) for data in batches(heard)]
             self._produce(transport.node_id, sent)
@@ -139,13 +141,13 @@ class WireWatch(Watcher):
                 return
         elif heard.api is ApiKey.METADATA:
             self._metadata(set(topics_of(heard)), offered_at)
-        for place, _ in sent:
-            self._in_flight[place] = self._in_flight.get(place, 0) + 1
-        line.unanswered.append(Request(heard, sent))
-        if len(line.unanswered) > self._setup.max_in_flight:
-            self.history.violated("I13", f"{len(line.unanswered)} requests unanswered")
+        for target, _ in sent:
+            self._in_flight[target] = self._in_flight.get(target, 0) + 1
+        connection.unanswered.append(Request(heard, sent))
+        if len(connection.unanswered) > self._setup.max_in_flight:
+            self.history.violated("I13", f"{len(connection.unanswered)} requests unanswered")
 
-    def _batch(self, data: PartitionData) -> tuple[Place, BatchHeader]:
+    def _batch(self, data: PartitionData) -> tuple[Target, BatchHeader]:
         topic = data.topic
         if topic is None:
             logs = self._cluster.logs
@@ -157,9 +159,9 @@ class WireWatch(Watcher):
         return (topic, data.topic_id, data.partition), fields
 
     def looked_up(self, topic: str) -> None:
-        """The application needs ``topic``; after a long time it is as one it never had.
+        """The application needs ``topic``; an idle one counts as new.
 
-        A topic is used by batches that leave, not by records that fail before they are in one.
+        Only batches that leave use a topic, not records that fail before.
         """
         now = self._clock.now
         if self._used.setdefault(topic, now) <= self._idle_since(now):
@@ -170,77 +172,77 @@ class WireWatch(Watcher):
         return now - self._setup.metadata_max_idle_ms / 1000
 
     def _metadata(self, asked: set[str], now: float) -> None:
-        """``now`` is when the socket was offered the request; it may have had no room for it."""
+        """``now`` is when the request was first offered to the socket, which may have been full."""
         least = LEAST_JITTER * self._setup.retry_backoff_ms / 1000 - 1e-6
         idle = self._idle_since(now)
         forgotten = {name for name in asked if self._used.setdefault(name, now) <= idle}
         new = (asked - self._asked) | forgotten
         if not new and now - self._last_metadata < least:
             gap = now - self._last_metadata
-            self.history.violated("I16", f"metadata asked for again after {gap:.3f} s")
+            self.history.violated("I16", f"metadata requested again after {gap:.3f} s")
         self._asked |= asked
         self._last_metadata = now
 
-    def _produce(self, node_id: int, batches: list[tuple[Place, BatchHeader]]) -> None:
+    def _produce(self, node_id: int, batches: list[tuple[Target, BatchHeader]]) -> None:
         self.produce_requests += 1
-        for place, fields in batches:
-            self._used[place[0]] = self._clock.now
-            flying = self._in_flight.get(place, 0)
+        for target, fields in batches:
+            self._used[target[0]] = self._clock.now
+            flying = self._in_flight.get(target, 0)
             if flying >= self._setup.max_in_flight:
-                self.history.violated("I13", f"{flying + 1} batches of {place} in flight")
+                self.history.violated("I13", f"{flying + 1} batches of {target} in flight")
             if fields.producer_id == NO_PRODUCER:
                 if self._setup.idempotent:
-                    self.history.violated("I12", f"a batch of {place} has no producer id")
+                    self.history.violated("I12", f"a batch of {target} has no producer id")
                 continue
             writer = node_id, fields.producer_id, fields.producer_epoch
-            if flying and self._proven.get(place) != writer:
+            if flying and self._proven.get(target) != writer:
                 self.history.violated(
-                    "I13", f"two batches of {place} in flight before the first OK"
+                    "I13", f"two batches of {target} in flight before the first OK"
                 )
-            self._sequences.sent(_by_name(place), fields, self.history)
+            self._sequences.sent(_by_name(target), fields, self.history)
 
     # Responses --------------------------------------------------------------------------------
 
     def answered(self, transport: SimTransport, answer: Answer) -> None:
-        line = self._lines.get(transport)
-        if line is None or not line.unanswered:
+        connection = self._connections.get(transport)
+        if connection is None or not connection.unanswered:
             return
-        request = line.unanswered.popleft()
+        request = connection.unanswered.popleft()
         self._off_wire(request)
         if answer.throttle_ms and request.may_silence:
             over = self._clock.now + answer.throttle_ms / 1000
-            if self._clock.now >= line.silent_until:
-                line.throttled_at = self._clock.now
-            line.silent_until = max(line.silent_until, over)
+            if self._clock.now >= connection.silent_until:
+                connection.throttled_at = self._clock.now
+            connection.silent_until = max(connection.silent_until, over)
         expected = answer.correlation_id == request.heard.correlation_id
-        read_by_client = expected and not line.stray
+        read_by_client = expected and not connection.stray
         codes = {(r.topic, r.topic_id, r.partition): r.code for r in answer.results}
-        line.answered.append(request)
-        for place, fields in request.batches:
-            name = None if place[1] is not None else place[0]
-            code = codes.get((name, place[1], place[2]))
+        connection.answered.append(request)
+        for target, fields in request.batches:
+            name = None if target[1] is not None else target[0]
+            code = codes.get((name, target[1], target[2]))
             if code in (0, DUPLICATE):
                 writer = fields.producer_id, fields.producer_epoch, fields.base_sequence
-                self.history.promised.add((_by_name(place), *writer))
-                self._proven[place] = transport.node_id, fields.producer_id, fields.producer_epoch
-            self._told(_by_name(place), fields, code, read_by_client)
+                self.history.promised.add((_by_name(target), *writer))
+                self._proven[target] = transport.node_id, fields.producer_id, fields.producer_epoch
+            self._record_answer(_by_name(target), fields, code, read_by_client)
 
     def stray(self, transport: SimTransport) -> None:
-        if (line := self._lines.get(transport)) is not None:
-            line.stray = True
+        if (connection := self._connections.get(transport)) is not None:
+            connection.stray = True
 
     def unread(self, transport: SimTransport, answers: int) -> None:
-        line = self._lines.get(transport, Line())
-        for request in list(line.answered)[-answers:]:
-            for place, fields in request.batches:
-                known = self._sequences.known(_by_name(place), fields)
+        connection = self._connections.get(transport, Connection())
+        for request in list(connection.answered)[-answers:]:
+            for target, fields in request.batches:
+                known = self._sequences.known(_by_name(target), fields)
                 known.ended = known.refused = False
                 known.lost = True
 
-    def _told(
+    def _record_answer(
         self, tp: TopicPartition, fields: BatchHeader, code: int | None, read_by_client: bool
     ) -> None:
-        """What an answer says of a batch; ``code`` is None where it leaves the batch out."""
+        """Record a batch's error code; None when the answer lacks the batch."""
         known = self._sequences.known(tp, fields)
         known.stored |= code in (0, DUPLICATE)
         if code in SEQUENCE_CODES:
@@ -255,5 +257,5 @@ class WireWatch(Watcher):
         known.ended |= unknown and read_by_client
 
 
-def _by_name(place: Place) -> TopicPartition:
-    return TopicPartition(place[0], place[2])
+def _by_name(target: Target) -> TopicPartition:
+    return TopicPartition(target[0], target[2])

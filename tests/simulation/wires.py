@@ -1,4 +1,4 @@
-"""The network between client and brokers: what bytes cost, and who watches them."""
+"""The network between client and brokers: latency, faults and an observer."""
 
 from __future__ import annotations
 
@@ -16,67 +16,62 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """What an undisturbed response says, so that nobody has to decode it again."""
+    """The content of a correct response, to save decoding it."""
 
     results: Sequence[PartitionResult]
     throttle_ms: int
     correlation_id: int
 
 
-NOTHING_SAID = Answer((), 0, -1)
+EMPTY_ANSWER = Answer((), 0, -1)
 
 
 class Watcher:
-    """Sees all that the client writes and every response that reaches it, and judges nothing."""
+    """Observes the client's requests and the responses that reach it."""
 
     def dialled(self, transport: SimTransport) -> None:
-        """A connection is wanted."""
+        """The client opens a connection."""
 
     def sent(self, transport: SimTransport, frame: bytes) -> None:
         """The first byte of ``frame`` has left."""
 
     def changed_on_the_way(self, transport: SimTransport) -> None:
-        """What arrived is not what was in memory when its first byte left."""
+        """The bytes of a request changed after its first byte had left."""
         raise AssertionError(f"bytes changed while they were sent on {transport}")
 
     def answered(self, transport: SimTransport, answer: Answer) -> None:
-        """A whole response lies in the client's socket."""
+        """A whole response is in the client's socket."""
 
     def stray(self, transport: SimTransport) -> None:
-        """What lies last in the client's socket answers nothing: the client ends the connection
-        there, and reads nothing that comes behind it.
-        """
+        """The last bytes in the socket answer no request: the client reads no further."""
 
     def unread(self, transport: SimTransport, answers: int) -> None:
-        """A reset has taken the last so many answers from the client's socket."""
+        """A reset removed the last ``answers`` answers from the client's socket."""
 
     def ended(self, transport: SimTransport) -> None:
-        """The client has let go of the connection."""
+        """The client has closed the connection."""
 
 
 class PoorNetwork:
-    """Breaks a connection off after bytes that are drawn with a mean; carries so many in a second.
-
-    0 is for a network without that fault.
-    """
+    """Breaks connections after ``mean_bytes`` on average, carries ``rate`` bytes a second."""
 
     def __init__(self, events: EventQueue, rng: random.Random, mean_bytes: int, rate: int) -> None:
         self._events = events
         self._rng = rng
         self._mean_bytes = mean_bytes
         self._rate = rate
-        self._free_at = 0.0  # when it has carried what it was given; in time awake
+        self._free_at = 0.0  # when all bytes are carried, without skips
 
     def breaks_after(self, nbytes: int) -> int | None:
         """How many of the next bytes of a connection pass until it ends, None for all."""
         if not self._mean_bytes:
             return None
-        # It fails at any byte alike: what has passed before says nothing about what will.
+        # Every byte is equally likely to be the last: the process has no memory.
         passing = int(self._rng.expovariate(1 / self._mean_bytes))
         return passing if passing < nbytes else None
 
     def carry(self, nbytes: int) -> float:
-        """Seconds until the last of these bytes leaves the line, behind all that it was given."""
+        """Seconds until these bytes have been carried, after all earlier ones."""
         if not self._rate:
             return 0.0
         now = self._events.awake
@@ -84,7 +79,7 @@ class PoorNetwork:
         return self._free_at - now
 
     def tells_of_the_end(self) -> bool:
-        """The broken connection ends with what the broker had answered, not with a reset."""
+        """Whether the connection ends after the broker's answers, not with a reset."""
         return self._rng.random() < 0.5
 
 

@@ -1,4 +1,4 @@
-"""One run: a producer, its network, a cluster, and what happens to them."""
+"""One run: a producer, its network, a cluster, and injected faults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kprod.types import Persisted
 from tests.simulation.actions import Schedule
 from tests.simulation.app import App, Intent
 from tests.simulation.broker_actions import Crash
-from tests.simulation.checks import Judge
+from tests.simulation.checks import Checks
 from tests.simulation.configured import configured
 from tests.simulation.events import NEVER
 from tests.simulation.model.cluster import Cluster
@@ -27,7 +27,7 @@ LONG_ENOUGH = 120.0  # seconds after which a broker may forget a producer
 
 
 class World(Surroundings):
-    """What a schedule describes, ready to ``run`` once."""
+    """One run of a schedule."""
 
     def __init__(self, schedule: Schedule) -> None:
         setup = schedule.setup
@@ -42,17 +42,17 @@ class World(Surroundings):
         rng = random.Random(schedule.seed ^ 3)
         config = configured(setup, self.addresses, self.backend)
         self.sender = assemble(config, self.metrics, self.clock, rng)
-        self.app = App(setup, self.sender, self.clock, rng, self.trace, self._turn)
+        self.app = App(setup, self.sender, self.clock, rng, self.trace, self._iterate)
         self.watch.history = self.app.history
         self.app.on_lookup = self.watch.looked_up
         self.samples = Samples(setup, self.sender, self.metrics, self.app.history, self.clock)
-        self.stalled = 0.0  # seconds the client was not given a processor
+        self.stalled = 0.0  # seconds without CPU time for the client
         self._calm_since = 0.0
         self._ended = 0.0
         self.close_timeout: float | None = None
         self._start = self.clock.now
 
-    # What actions ask for ---------------------------------------------------------------------
+    # Calls of actions -------------------------------------------------------------------------
 
     def move_leader(self, topic: int, partition: int, to: int, gap: float, **losing: bool) -> None:
         found = self.cluster.topics.get(self.topic(topic))
@@ -70,7 +70,7 @@ class World(Surroundings):
             self.backend.listen(new.host, new.port, node.node_id, node.accept)
 
     def forget_producers(self) -> None:
-        """A broker forgets nobody who is still writing: skipped unless everything has ended."""
+        """Skipped unless everything has ended: a broker never forgets an active producer."""
         busy = any(sent.done_at < 0 for sent in self.app.history.accepted)
         if not busy and self.watch.nothing_under_way and not self._zombies:
             self.events.skip(LONG_ENOUGH)
@@ -98,7 +98,7 @@ class World(Surroundings):
         self.events.at(self._start + self.schedule.calm_at, self._calm)
         with self.samples.listening():
             while not self._over():
-                self._turn()
+                self._iterate()
             if self.close_timeout is None and not self.samples.hopeless:
                 self._await_memory()
                 self.samples.all_given_back("when all is quiet")
@@ -106,18 +106,18 @@ class World(Surroundings):
             self.app.close(timeout)
             self.samples.all_given_back("after close")
             self._ended = self.clock.now
-            if not self.comes_to_rest():
-                self.app.history.violated("I14", "the model does not come to rest")
-        judge = Judge(self.schedule, self.app.history, self.cluster.logs, self.stalled)
-        judge.check(nothing_works=self.cluster.refused_for_good)
+            if not self.settles():
+                self.app.history.violated("I14", "the model does not settle")
+        checks = Checks(self.schedule, self.app.history, self.cluster.logs, self.stalled)
+        checks.check(nothing_works=self.cluster.refused_permanently)
 
-    def _turn(self, longest: float = NEVER) -> bool:
-        """One turn of the sender; False when the application should not wait for another one."""
+    def _iterate(self, longest: float = NEVER) -> bool:
+        """One iteration of the sender; False when the application should stop waiting."""
         self.sender.run_once(longest)
         self.app.go_on()
         self.samples.take()
         if self.backend.stuck:
-            self.samples.give_up("I14", "the sender waits for something that will never happen")
+            self.samples.give_up("I14", "the sender waits, and no event is left")
         return not self.samples.hopeless and self.close_timeout is None
 
     def _over(self) -> bool:
@@ -128,18 +128,18 @@ class World(Surroundings):
         if self.app.probing:
             return True
         silent = self.watch.silent_until
-        if self.clock.now < silent:  # brokers have asked for it
+        if self.clock.now < silent:  # throttled
             self.events.at(silent, self.backend.wake)
         else:
             self._probe()
         return False
 
     def _await_memory(self) -> None:
-        """Requests whose records have run out of time still hold some, until they end as well."""
+        """Requests with expired records hold memory until they end."""
         deadline = self.clock.now + self.setup.request_timeout_ms / 1000 + SLACK
         pool = self.sender.accumulator.pool
         while pool.available != pool.total and self.clock.now < deadline:
-            self._turn(deadline - self.clock.now)
+            self._iterate(deadline - self.clock.now)
 
     def _calm(self) -> None:
         self._calm_since = self.clock.now
@@ -152,10 +152,9 @@ class World(Surroundings):
         self._be_patient()
 
     def _be_patient(self, *, woken: bool = False) -> None:
-        """From now on something must come to its end within the longest time that may take.
+        """From now on there must be progress within the longest time limit.
 
-        The application goes on between two turns. So if the sender has ended all and sleeps without
-        limit, the application is ``woken`` once.
+        The application runs between iterations: if the sender sleeps without limit, wake it once.
         """
         history, setup = self.app.history, self.setup
         known = len(history.ended) + len(history.refused)
@@ -170,14 +169,14 @@ class World(Surroundings):
             elif len(history.ended) + len(history.refused) > known:
                 self._be_patient()
             else:
-                self.samples.give_up("I14", "the producer does not come to rest")
+                self.samples.give_up("I14", "the producer does not settle")
                 self.backend.wake()
 
         able = max(self.clock.now, self.backend.stalled_until, self.watch.silent_until)
         self.events.at(able + longest, look)
 
     def _probe(self) -> None:
-        """Once all is quiet everything must work: a record for every partition."""
+        """After all faults a record for every partition must be delivered."""
         self.app.probing = True
         self.app.send(
             Intent(name, None, number, 10)

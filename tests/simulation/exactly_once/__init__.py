@@ -3,8 +3,8 @@
 * ``setup``, ``plan``, ``draw``: what determines a run.
 * ``world`` runs it: ``application`` follows its plans with the producer's own calls; ``brokers``
   are those that kprod ships, with the network, the timers and the failures of the simulation.
-* ``judge``: readers look at what is committed meanwhile, a judge at the end; ``bugs`` are planted
-  to see whether they notice.
+* ``checks``: readers of committed records during the run, and checks at its end; ``bugs`` are
+  planted to prove that they detect them.
 
 ``pytest tests/simulation/exactly_once --seeds 100000`` for very many.
 """

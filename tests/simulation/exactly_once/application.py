@@ -1,4 +1,4 @@
-"""The application: one thread that follows its plans, with the rules that errors tell it."""
+"""The application: one thread that follows its plans and each error's ``next_step``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from kprod.transactional.group_offsets import GroupMetadata
 from kprod.transactional.rename import rename
 from kprod.types import NextStep
 from tests.simulation.app import Intent
-from tests.simulation.exactly_once.plan import ABORTED, COMMITTED, UNKNOWN, Burst, Plan, Told
+from tests.simulation.exactly_once.plan import (
+    ABORTED,
+    COMMITTED,
+    UNKNOWN,
+    AppTransaction,
+    Burst,
+    Plan,
+)
 from tests.simulation.exactly_once.producer import SimProducer
 from tests.simulation.exactly_once.setup import GROUP, TRANSACTIONAL_ID
 
@@ -30,7 +37,7 @@ PROBES = 8
 
 
 class OutOfPatience(Exception):
-    """A call has not come to its end."""
+    """A call has not ended in time."""
 
 
 class Deliberate(Exception):
@@ -38,18 +45,18 @@ class Deliberate(Exception):
 
 
 class Application:
-    """``told`` is in the order in which transactions were begun."""
+    """``transactions`` are in the order in which they began."""
 
     def __init__(self, world: TransactionWorld, *, gentle: bool) -> None:
-        self.told: list[Told] = []
+        self.transactions: list[AppTransaction] = []
         self.starts = 0
         self._world = world
         self._gentle = gentle
-        self._frozen: tuple[SimProducer, Told] | None = None
+        self._frozen: tuple[SimProducer, AppTransaction] | None = None
         self._producer = world.start_producer()
 
     def run(self, plans: tuple[Plan, ...]) -> None:
-        """Every plan, then one after the other until one is committed, and one more."""
+        """Run every plan, then probe until a transaction commits, and probe once more."""
         self._initialize()
         for plan in plans:
             self._carry_out(plan)
@@ -60,13 +67,13 @@ class Application:
             if self._probe().fate == COMMITTED:
                 break
         else:
-            self._world.violated("nothing works any more")
-        self._gentle = True  # it has worked: from here on it must, without an error
+            self._world.violated("no transaction commits any more")
+        self._gentle = True  # from here on no error is allowed
         if self._probe().fate != COMMITTED:
             self._world.violated("the last transaction was not committed")
         self._producer.close(PATIENCE)
 
-    def _probe(self) -> Told:
+    def _probe(self) -> AppTransaction:
         setup = self._world.setup
         bursts = tuple(
             Burst(0.0, topic, partitions) for topic, partitions in enumerate(setup.partitions)
@@ -75,80 +82,80 @@ class Application:
 
     # One transaction --------------------------------------------------------------------------
 
-    def _carry_out(self, plan: Plan) -> Told:
+    def _carry_out(self, plan: Plan) -> AppTransaction:
         self._pause(plan.before)
         if self._world.renames and self._producer.state is State.READY:
-            rename(self._producer, TRANSACTIONAL_ID)  # what a new producer would do, it does
+            rename(self._producer, TRANSACTIONAL_ID)  # instead of starting a new producer
             self._initialize()
-        told = Told(len(self.told), self._producer.number)
-        self.told.append(told)
+        tx = AppTransaction(len(self.transactions), self._producer.number)
+        self.transactions.append(tx)
         try:
             if plan.block:
-                self._in_a_block(plan, told)
+                self._in_a_block(plan, tx)
             else:
-                self._call_by_call(plan, told)
+                self._call_by_call(plan, tx)
         except KprodError as error:
-            self._react(error, told, plan)
-        return told
+            self._react(error, tx, plan)
+        return tx
 
-    def _call_by_call(self, plan: Plan, told: Told) -> None:
+    def _call_by_call(self, plan: Plan, tx: AppTransaction) -> None:
         producer = self._producer
         producer.begin_transaction()
-        self._fill(plan, told)
-        if self._meets_its_fate(plan, told):
+        self._fill(plan, tx)
+        if self._ends_early(plan, tx):
             return
         if plan.end == "commit":
-            told.asked = True
+            tx.asked = True
             self._complete(producer.commit_transaction, plan.timeout)
-            told.ends(COMMITTED)
+            tx.ends(COMMITTED)
         else:
             self._complete(producer.abort_transaction, plan.timeout)
-            told.ends(ABORTED)
+            tx.ends(ABORTED)
 
-    def _in_a_block(self, plan: Plan, told: Told) -> None:
+    def _in_a_block(self, plan: Plan, tx: AppTransaction) -> None:
         producer = self._producer
         block = producer.transaction(plan.timeout)
         try:
             with block:
-                self._fill(plan, told)
+                self._fill(plan, tx)
                 if plan.end != "commit":
                     raise Deliberate
         except Deliberate:
             pass
         finally:
             if block.outcome == UNKNOWN:
-                told.asked = True
+                tx.asked = True
             elif block.outcome is not None:
-                told.ends(block.outcome)
+                tx.ends(block.outcome)
         if producer.state is State.FATAL_ERROR:
-            self._renew(told)
+            self._renew(tx)
         elif producer.state in (State.ABORTING, State.INITIALIZING):  # not confirmed in time
             self._complete(producer.abort_transaction, plan.timeout)
 
-    def _fill(self, plan: Plan, told: Told) -> None:
+    def _fill(self, plan: Plan, tx: AppTransaction) -> None:
         for burst in plan.bursts:
             self._pause(burst.pause)
             for number in range(burst.records):
-                self._send(burst, number, told)
+                self._send(burst, number, tx)
         if plan.offsets:
-            self._move_offsets(plan, told)
+            self._move_offsets(plan, tx)
 
-    def _send(self, burst: Burst, number: int, told: Told) -> None:
+    def _send(self, burst: Burst, number: int, tx: AppTransaction) -> None:
         setup = self._world.setup
         topic = burst.topic % len(setup.partitions)
         partition = number % setup.partitions[topic] if burst.spread else None
         intent = Intent(setup.topics[topic], None, partition, burst.size)
         try:
-            told.sent.append(self._producer.app.send_now(intent, setup.max_block_ms / 1000))
+            tx.sent.append(self._producer.app.send_now(intent, setup.max_block_ms / 1000))
         except KprodError as error:
             if error.next_step is not None or isinstance(error, IllegalStateError):
                 raise
             # There was no room, or no metadata: it is not part of the transaction.
 
-    def _move_offsets(self, plan: Plan, told: Told) -> None:
+    def _move_offsets(self, plan: Plan, tx: AppTransaction) -> None:
         group = EXPELLED if plan.stale else GroupMetadata(GROUP)
-        told.offset = self._world.brokers.place_to_read(told.number)
-        offsets = {told.offset: told.number + 1}
+        tx.offset = self._world.brokers.offset_partition(tx.number)
+        offsets = {tx.offset: tx.number + 1}
         producer = self._producer
         self._complete(
             lambda timeout: producer.send_offsets_to_transaction(offsets, group, timeout),
@@ -157,77 +164,77 @@ class Application:
         if plan.stale:
             self._world.violated("an expelled member has committed offsets")
 
-    def _meets_its_fate(self, plan: Plan, told: Told) -> bool:
-        """Whether the producer does not come to the end of the transaction."""
+    def _ends_early(self, plan: Plan, tx: AppTransaction) -> bool:
+        """Whether the producer stops before the end of the transaction."""
         producer = self._producer
         if plan.fate == "kill":
             producer.vanish()
         elif plan.fate == "close":
             producer.close(PATIENCE)
         elif plan.fate == "freeze":
-            self._frozen = producer, told
+            self._frozen = producer, tx
         else:
             return False
         if plan.fate != "freeze":
-            told.given_up()
+            tx.given_up()
         self._producer = self._world.start_producer()
         self._initialize()
         return True
 
     # Errors -----------------------------------------------------------------------------------
 
-    def _react(self, error: KprodError, told: Told, plan: Plan) -> None:
-        """Do what the error says."""
+    def _react(self, error: KprodError, tx: AppTransaction, plan: Plan) -> None:
+        """Take the next step of the error."""
         producer = self._producer
         if self._gentle and not plan.stale:
-            self._world.violated(f"nothing went wrong, but: {error!r}")
+            self._world.violated(f"failed without a fault: {error!r}")
         if error.next_step is NextStep.RETRY_CALL:
-            self._call_again(told, plan)
+            self._call_again(tx, plan)
         elif error.next_step in (NextStep.ABORT, NextStep.BEGIN_AGAIN):
             if producer.state is not State.READY:  # a block has aborted
-                self._end_aborted(told, plan)
-            told.ends(ABORTED)
+                self._end_aborted(tx, plan)
+            tx.ends(ABORTED)
         elif error.next_step in (NextStep.START_AGAIN, NextStep.CLOSE):
-            self._renew(told)
+            self._renew(tx)
         else:
             raise error
 
-    def _call_again(self, told: Told, plan: Plan) -> None:
-        """A block was left while a call was under way: the same one again tells."""
+    def _call_again(self, tx: AppTransaction, plan: Plan) -> None:
+        """A call timed out and its block was left: repeating the call returns the outcome."""
         producer = self._producer
         try:
             if producer.state is State.ABORTING:
                 self._complete(producer.abort_transaction, plan.timeout)
-                told.ends(ABORTED)
+                tx.ends(ABORTED)
             else:
                 self._complete(producer.commit_transaction, plan.timeout)
-                told.ends(COMMITTED)
+                tx.ends(COMMITTED)
         except KprodError as error:
-            self._react(error, told, plan)
+            self._react(error, tx, plan)
 
-    def _end_aborted(self, told: Told, plan: Plan) -> None:
+    def _end_aborted(self, tx: AppTransaction, plan: Plan) -> None:
         try:
             self._complete(self._producer.abort_transaction, plan.timeout)
         except KprodError as error:
             if error.next_step not in (NextStep.START_AGAIN, NextStep.CLOSE):
                 raise
-            told.ends(ABORTED)
-            self._renew(told)
+            tx.ends(ABORTED)
+            self._renew(tx)
 
-    def _renew(self, told: Told) -> None:
-        """Close the producer, and go on with another one."""
-        self._judge_fencing()
-        told.given_up()
+    def _renew(self, tx: AppTransaction) -> None:
+        """Replace the producer."""
+        self._check_fencing()
+        tx.given_up()
         self._producer.close(0.0)
         self._producer = self._world.start_producer()
         self._initialize()
 
-    def _judge_fencing(self) -> None:
-        """Where the protocol is 2 from the start, its own end does not fence a producer."""
+    def _check_fencing(self) -> None:
+        """With protocol 2 from the start a producer is not fenced by ending its transaction."""
         error = self._producer.error
-        told = isinstance(error, ProducerFencedError) and self._world.setup.level == 2
-        if told and self._world.takes_abort(self._producer):
-            self._world.violated(f"nobody has taken over, but: {error!r}")
+        fenced = isinstance(error, ProducerFencedError) and self._world.setup.level == 2
+        if fenced and self._world.takes_abort(self._producer):
+            self._world.violated(f"fenced without a successor: {error!r}")
 
     def _initialize(self) -> None:
         while True:
@@ -245,7 +252,7 @@ class Application:
                 self._producer = self._world.start_producer()
 
     def _complete(self, call: Call, timeout: float | None) -> None:
-        """Call until it returns or raises something else than that it took too long."""
+        """Repeat the call until it returns or raises anything but a timeout."""
         world = self._world
         started = world.clock.now
         for calls in itertools.count():
@@ -255,10 +262,10 @@ class Application:
             except KprodError as error:
                 if error.next_step is not NextStep.RETRY_CALL:
                     raise
-                # Once it may: behind the markers of the transaction before, three attempts at each
-                # of several partitions take longer than the shortest `max_block_ms` of a setup.
+                # One timeout is allowed: three attempts for each of several partitions, after the
+                # previous transaction's markers, take longer than the shortest `max_block_ms`.
                 if self._gentle and timeout is None and calls:
-                    world.violated(f"all is well, but {error!r}")
+                    world.violated(f"timed out without a fault: {error!r}")
                 self._interrupt(call)
             since = max(started, world.calm_since)
             if world.calm_since and world.clock.now - since > PATIENCE:
@@ -266,9 +273,9 @@ class Application:
             self._pause(A_MOMENT)
 
     def _interrupt(self, call: Call) -> None:
-        """A call has timed out: until it has ended no other one gets through.
+        """A call has timed out: until it has ended, all others must be rejected.
 
-        A record may, until the sender has looked: then it shares the fate of the others.
+        A record may be accepted until the sender's next iteration, as part of the transaction.
         """
         producer = self._producer
         ends = (producer.commit_transaction, producer.abort_transaction)
@@ -276,37 +283,37 @@ class Application:
             return
         intent = Intent(self._world.setup.topics[0], None, 0, 10)
         with suppress(KprodError):
-            self.told[-1].sent.append(producer.app.send_now(intent, 0.0))
+            self.transactions[-1].sent.append(producer.app.send_now(intent, 0.0))
         for other in (end for end in ends if end != call):
             with suppress(KprodError):
                 other(0.0)
-                self._world.violated(f"{other} got through during {call}")
+                self._world.violated(f"{other} was accepted during {call}")
         with suppress(KprodError):
             producer.begin_transaction()
             self._world.violated(f"a transaction began during {call}")
 
-    # A producer that comes back -----------------------------------------------------------------
+    # A producer that resumes --------------------------------------------------------------------
 
     def _thaw(self) -> None:
-        """The one that was frozen goes on, though another one has taken over."""
+        """The frozen producer goes on after another one has taken over."""
         if self._frozen is None:
             return
-        (zombie, told), self._frozen = self._frozen, None
+        (zombie, tx), self._frozen = self._frozen, None
         successor, self._producer = self._producer, zombie
         try:
-            self._send(Burst(0.0, 0, 1), 0, told)
-            told.asked = True
+            self._send(Burst(0.0, 0, 1), 0, tx)
+            tx.asked = True
             self._complete(zombie.commit_transaction, 1.0)
-            told.ends(COMMITTED)
+            tx.ends(COMMITTED)
         except KprodError as error:
             if error.next_step is NextStep.ABORT:
-                told.ends(ABORTED)
+                tx.ends(ABORTED)
         finally:
-            told.given_up()
+            tx.given_up()
             zombie.close(0.0)
             self._producer = successor
 
     def _pause(self, seconds: float) -> None:
-        """Time passes; the sender has its turns."""
+        """Run the sender for that long."""
         deadline = self._world.clock.now + seconds
         self._producer.app.wait(lambda: False, deadline)

@@ -1,4 +1,4 @@
-"""Embedded brokers in simulated time: what coordinates transactions here is what kprod ships."""
+"""Embedded brokers in simulated time, with the transaction coordinator that kprod ships."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ class SimTimer(Timer):
         self._events = events
 
     def at(self, when: float, act: Callable[[], None]) -> Appointment:
-        made = Appointment(when, 0, act)
+        appointment = Appointment(when, 0, act)
 
-        def keep() -> None:
-            if made.act is not None:
-                made.act()
+        def run() -> None:
+            if appointment.act is not None:
+                appointment.act()
 
-        self._events.at(when, keep)
-        return made
+        self._events.at(when, run)
+        return appointment
 
     def after(self, seconds: float, act: Callable[[], None]) -> Appointment:
         return self.at(self._events.now + seconds, act)
 
     def close(self) -> None:
-        """No thread is to be ended."""
+        """There is no thread."""
 
 
-class AtOnce:
-    """In the place of threads that handle requests."""
+class InlineHandlers:
+    """Replaces the pool of threads that handle requests."""
 
     def __init__(self, *_: object, **_named: object) -> None:
-        """They have no number."""
+        """The options are those of ``HandlerPool``."""
 
     def start(self) -> None:
-        """There is none."""
+        """There is no thread."""
 
     def submit(self, job: Callable[[], None]) -> None:
         job()
@@ -100,23 +100,23 @@ class SimBrokers(running_cluster.RunningCluster):
         logs = LogDirectories([folder], options.log_config)
         with (
             mock.patch.object(running_cluster, "Timer", return_value=SimTimer(events)),
-            mock.patch.object(running_cluster, "HandlerPool", AtOnce),
+            mock.patch.object(running_cluster, "HandlerPool", InlineHandlers),
         ):
             super().__init__(logs, range(setup.nodes), options)
         for internal in (COORDINATION, OFFSETS):
             self.topics.find_or_create(internal.topic, *options.of_new_topic(internal.topic))
         if setup.coordinated_epoch >= 0:
-            self._begin_at(setup.coordinated_epoch, setup.level)
+            self._set_epoch(setup.coordinated_epoch, setup.level)
 
-    def _begin_at(self, epoch: int, level: int) -> None:
-        """The transactional id is known, and has come to this epoch."""
+    def _set_epoch(self, epoch: int, level: int) -> None:
+        """Store the transactional id with this epoch."""
         known = Transaction(TRANSACTIONAL_ID, self.transactions.take_id(), epoch, 0)
         log = self._log(COORDINATION)
         write_transaction(log, TRANSACTIONAL_ID, known, level, self._options.clock.wall_ms())
         self.transactions.load(log)
 
     def _repeat(self, seconds: float, act: Callable[[], None]) -> None:
-        """Nothing needs maintenance within a run."""
+        """No maintenance within a run."""
 
     def _end_transaction(self, *ended: Any) -> None:
         super()._end_transaction(*ended)
@@ -130,21 +130,21 @@ class SimBrokers(running_cluster.RunningCluster):
         return [log for topic in found if topic is not None for log in topic.partitions]
 
     def lead(self, where: TopicPartition, node_id: int) -> None:
-        """Let a node lead that partition, if it runs."""
+        """Move the partition to that node, if it runs."""
         with suppress(BrokerError):
             self.move_leader(where, node_id % len(self.state.node_ids))
 
     def leader(self, where: TopicPartition) -> int:
         return max(self.state.leader(where), 0)
 
-    def place_to_read(self, number: int) -> TopicPartition:
-        """A partition whose offset no other transaction moves."""
+    def offset_partition(self, number: int) -> TopicPartition:
+        """A partition whose offset no other transaction commits."""
         if number >= len(self.topics.find_or_create(READ, 1).partitions):
             self.topics.extend(READ, number + 1)
         return TopicPartition(READ, number)
 
-    def become(self, cluster_id: str) -> None:
-        """Nodes that start from now on are of another cluster."""
+    def set_cluster_id(self, cluster_id: str) -> None:
+        """Nodes that start from now on have this cluster id."""
         self._logs.cluster_id = cluster_id
 
     def end(self) -> None:
@@ -153,7 +153,7 @@ class SimBrokers(running_cluster.RunningCluster):
 
 
 class SimNode(Host):
-    """One of them, to its cluster a server: it hears requests when the simulation says."""
+    """One node: its cluster's server, which gets requests from the simulation."""
 
     def __init__(
         self, node_id: int, setup: TransactionSetup, wires: Wires, brokers: SimBrokers
@@ -171,7 +171,7 @@ class SimNode(Host):
         if not self.up:
             self._brokers.start_all([self])
 
-    def _goes_down(self, gap: float, *, lose_tail: bool) -> None:
+    def _stop(self, gap: float, *, lose_tail: bool) -> None:
         self._brokers.stop_node(self.node_id)
 
     def carry_out(self, end: ServerEnd, message: bytes, fault: Interference | None) -> None:
@@ -181,11 +181,11 @@ class SimNode(Host):
         def reply(parts: Sequence[Any], close: str | None = None) -> None:
             answers.append(in_memory(parts))
 
-        spoiled: Any = nullcontext()
+        faulty: Any = nullcontext()
         if fault is not None and how in ("error-before", "error-after"):
             answered = Fault(error=fault.code, after_append=how == "error-after")
-            spoiled = self._brokers.faults.active(answered)
-        with spoiled:
+            faulty = self._brokers.faults.active(answered)
+        with faulty:
             self._dispatch(message, Session(), reply)
         end.respond(answers[0], fault)
 
@@ -195,7 +195,7 @@ class SimNode(Host):
         self._dispatch = dispatch
 
     def hang_up(self) -> None:
-        """Its connections are ended by the simulation."""
+        """The simulation closes its connections."""
 
     def close(self, *, handlers_ended: bool = True) -> None:
-        """It has no threads."""
+        """There is no thread."""

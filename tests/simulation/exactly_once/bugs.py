@@ -1,4 +1,4 @@
-"""Bugs planted on purpose in what a transactional producer decides and tells brokers."""
+"""Bugs planted in the transactional producer."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ BUGS = bugs("""
     - committed = state is State.COMMITTING and self._refused_commit is None
     + committed = True
 
-    believes partitions added at once | 4
+    treats partitions as added before the answer | 4
     kprod.sender.coordination.Coordination.leaves
     + if ask.api is ApiKey.ADD_PARTITIONS_TO_TXN:
     +     self._added.update(ask.about)
     +     self._wanted.clear()
 
-    believes in an end whose answer was lost | 12
+    treats an end as done when its answer was lost | 12
     kprod.sender.coordination.Coordination.failed
     - self._needs_epoch = True
     + self._needs_epoch = self._needs_epoch or ask.api is not ApiKey.END_TXN
@@ -41,7 +41,7 @@ BUGS = bugs("""
     + if sent and ask.api is ApiKey.END_TXN:
     +     self._ended(renewed=False)
 
-    trusts that no end comes late | 715
+    keeps the epoch though a late end may follow | 715
     kprod.sender.coordination.Coordination.failed
     - self._needs_epoch = True
     + pass
@@ -50,27 +50,27 @@ BUGS = bugs("""
     kprod.sender.coordination.Coordination.sequence_lost
     + return
 
-    takes the coordinator's own abort for fencing (KAFKA-20785) | 2483
+    treats the coordinator's own abort as fencing (KAFKA-20785) | 2483
     kprod.sender.coordination.Coordination._react
     + if ask.api is ApiKey.END_TXN and code == ErrorCode.PRODUCER_FENCED:
     +     return self._end_for_good(Reaction.FENCED, BrokerError(code, str(ask)))
 
-    takes any answer for an end | 18
+    ignores the error code of an end | 18
     kprod.sender.coordination.Coordination.take
     + if ask.api is ApiKey.END_TXN:
     +     reply = reply._replace(error_code=0)
 
-    batches do not say that they are of a transaction | 3
+    batches lack the transactional flag | 3
     kprod.sender.coordination.Coordination._identify
     - self._identity.producer = ProducerId(producer_id, epoch, transactional=True)
     + self._identity.producer = ProducerId(producer_id, epoch, transactional=False)
 
-    has the epoch of before after an end in doubt | 90
+    keeps the epoch after an end in doubt | 90
     kprod.sender.coordination.Coordination._ended
     + self._needs_epoch = False
     + return self._begin_anew()
 
-    asks who was found once for ever | 18
+    never looks for another coordinator | 18
     kprod.sender.coordination.Coordination.answered
     - self._coordinators.pop(ask.coordinator, None)
     + pass
@@ -78,20 +78,20 @@ BUGS = bugs("""
     - self._coordinators[ask.coordinator] = reply.node_id, now
     + self._coordinators.setdefault(ask.coordinator, (reply.node_id, now))
 
-    leaves to the next transaction what an aborted one has queued | 5
+    sends records of an aborted transaction with the next one | 5
     kprod.sender.coordination.Coordination._gather
     - return drained
     + return drained or state is State.ABORTING
     kprod.sender.coordination.Coordination._drop_queued
     + return
 
-    does not tell the group which member asks | 3
+    commits offsets without the member id | 3
     kprod.sender.coordination.Coordination.leaves
     + if ask.api is ApiKey.TXN_OFFSET_COMMIT:
     +     *before, member, left = ask.fields
     +     ask.fields = *before, GroupMetadata(member.group_id), left
 
-    commits offsets at the coordinator of the transaction | 1
+    commits offsets at the transaction coordinator | 1
     kprod.sender.coordination.Coordination._to_add
     - api, to = ApiKey.TXN_OFFSET_COMMIT, (GROUP, group_id)
     + api, to = ApiKey.TXN_OFFSET_COMMIT, self._coordinator

@@ -12,7 +12,7 @@ from tests.simulation.exactly_once.plan import (
     COORDINATOR,
     GROUP_COORDINATOR,
     Burst,
-    Happening,
+    Incident,
     MoveCoordinator,
     Plan,
     Script,
@@ -32,18 +32,18 @@ from tests.simulation.interference import (
     Interference,
 )
 
-ASKED = (FIND, IDENTITY, ADD_PARTITIONS, ADD_OFFSETS, COMMIT_OFFSETS, END, END)
+COORDINATED = (FIND, IDENTITY, ADD_PARTITIONS, ADD_OFFSETS, COMMIT_OFFSETS, END, END)
 LOST = ("cut-request", "cut-response", "lose-response", "stall", "delay")
-SPOILT = ("swallow", "duplicate", "wrong-id", "garbage", "swap")
-PASSING = (14, 15, 16, 51)
-PASSING_RECORDS = (6, 7, 14, 16, 19, 51, 56)
+MALFORMED = ("swallow", "duplicate", "wrong-id", "garbage", "swap")
+RETRIABLE = (14, 15, 16, 51)
+RETRIABLE_RECORDS = (6, 7, 14, 16, 19, 51, 56)
 FINAL_RECORDS = (2, 10, 29, 45, 47, 48, 87, 120, -1)
 
-Draw = Callable[["Dice"], list[Happening]]
+Draw = Callable[["Dice"], list[Incident]]
 
 
 class Dice(draw_setup.Dice):
-    """Those of a run with transactions."""
+    """Random choices for a run with transactions."""
 
     setup: TransactionSetup
 
@@ -51,7 +51,7 @@ class Dice(draw_setup.Dice):
         self.rng = random.Random(seed)
         self.gentle = self.chance(0.15)
         drawn = _setup(self.rng, gentle=self.gentle)
-        # Not drawn: every seed that was known before stays the one it was.
+        # By number: the draws of known seeds must stay the same.
         self.setup = replace(drawn, fences_late_commits=seed % 2 == 1)
         self.length = self.rng.choice((0.1, 0.5, 2.0, 5.0))
 
@@ -63,13 +63,13 @@ class Dice(draw_setup.Dice):
 def draw(seed: int) -> Script:
     dice = Dice(seed)
     plans = tuple(_plan(dice) for _ in range(dice.rng.randrange(1, 5)))
-    happenings: list[Happening] = []
+    incidents: list[Incident] = []
     if not dice.gentle:
         kinds = [kind for kind in VOCABULARY if dice.chance(0.35)] or VOCABULARY[:1]
         for _ in range(dice.rng.randrange(1, 10)):
-            happenings += dice.rng.choice(kinds)(dice)
-    happenings.sort(key=lambda each: each.at)
-    return Script(seed, dice.setup, plans, tuple(happenings), dice.gentle)
+            incidents += dice.rng.choice(kinds)(dice)
+    incidents.sort(key=lambda each: each.at)
+    return Script(seed, dice.setup, plans, tuple(incidents), dice.gentle)
 
 
 def _setup(rng: random.Random, *, gentle: bool) -> TransactionSetup:
@@ -131,7 +131,7 @@ def _burst(dice: Dice) -> Burst:
     return Burst(pause, topic, rng.choice((1, 3, 10)), rng.choice((10, 60)), dice.chance(0.7))
 
 
-# What goes wrong ------------------------------------------------------------------------------
+# Faults --------------------------------------------------------------------------------------
 
 
 def _disturbed(
@@ -142,9 +142,9 @@ def _disturbed(
     times: Sequence[int] = (1,),
     at: int | None = None,
 ) -> Draw:
-    """One of these requests meets one of these faults, ``at`` any node if none is named."""
+    """One of these requests meets one of these faults, at any node unless ``at`` is given."""
 
-    def disturb(dice: Dice) -> list[Happening]:
+    def disturb(dice: Dice) -> list[Incident]:
         rng = dice.rng
         api, how, code = rng.choice(apis), rng.choice(hows), rng.choice(codes)
         part = rng.choice((0.0, 1.0, round(rng.random(), 3)))
@@ -155,27 +155,27 @@ def _disturbed(
     return disturb
 
 
-def _late_ends(dice: Dice) -> list[Happening]:
-    """The end of a transaction is carried out after the one that was asked for in its place."""
+def _late_ends(dice: Dice) -> list[Incident]:
+    """The end of a transaction is carried out after its repetition."""
     seconds = round(dice.setup.request_timeout_ms / 1000 * dice.rng.uniform(1.0, 1.5), 4)
     return [Disturb(dice.when(), COORDINATOR, Interference(END, "stall", seconds=seconds))]
 
 
-def _move_coordinator(dice: Dice) -> list[Happening]:
+def _move_coordinator(dice: Dice) -> list[Incident]:
     to = dice.rng.randrange(dice.setup.nodes)
     return [MoveCoordinator(dice.when(), to, dice.chance(0.3))]
 
 
-def _move_leader(dice: Dice) -> list[Happening]:
+def _move_leader(dice: Dice) -> list[Incident]:
     to, place = dice.rng.randrange(dice.setup.nodes), (dice.rng.randrange(2), dice.rng.randrange(3))
     return [MoveLeader(dice.when(), *place, to)]
 
 
-def _crash(dice: Dice) -> list[Happening]:
+def _crash(dice: Dice) -> list[Incident]:
     return [Crash(dice.when(), dice.node(), dice.span(), silently=dice.chance(0.3))]
 
 
-def _upgrade(dice: Dice) -> list[Happening]:
+def _upgrade(dice: Dice) -> list[Incident]:
     if dice.setup.end_version < 5:
         return []
     at = dice.when()
@@ -183,14 +183,16 @@ def _upgrade(dice: Dice) -> list[Happening]:
 
 
 VOCABULARY: tuple[Draw, ...] = (
-    _disturbed((*ASKED, PRODUCE), LOST, times=(1, 1, 2)),
+    _disturbed((*COORDINATED, PRODUCE), LOST, times=(1, 1, 2)),
     _disturbed((END,), ("cut-response", "lose-response", "delay", "stall"), at=COORDINATOR),
     _late_ends,
     _disturbed((PRODUCE,), LOST, times=(1, 3)),
     _disturbed((METADATA, HANDSHAKE), LOST),
-    _disturbed((*ASKED, PRODUCE), SPOILT),
-    _disturbed(ASKED, ("error-before", "error-before", "error-after"), codes=PASSING, times=(1, 4)),
-    _disturbed((PRODUCE,), ("error-before",), codes=PASSING_RECORDS, times=(1, 1, 4)),
+    _disturbed((*COORDINATED, PRODUCE), MALFORMED),
+    _disturbed(
+        COORDINATED, ("error-before", "error-before", "error-after"), codes=RETRIABLE, times=(1, 4)
+    ),
+    _disturbed((PRODUCE,), ("error-before",), codes=RETRIABLE_RECORDS, times=(1, 1, 4)),
     _disturbed((PRODUCE,), ("error-after",), codes=(7, 20)),
     _disturbed((PRODUCE,), ("error-before",), codes=FINAL_RECORDS),
     _move_coordinator,

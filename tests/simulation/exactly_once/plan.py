@@ -1,6 +1,6 @@
-"""What an application does with one transaction and knows of it, and what happens around it.
+"""The application's plan and knowledge of each transaction, and the faults around it.
 
-Plans and happenings are values. Their ``repr`` is Python: a failing run can be pasted into a test.
+Plans and incidents are values. Their ``repr`` is Python: a failing run can be pasted into a test.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """``pause`` seconds, then records for one topic; ``spread``: partition after partition."""
+    """``pause`` seconds, then records for one topic; ``spread``: over its partitions."""
 
     pause: float
     topic: int
@@ -48,7 +48,7 @@ class Plan:
     fate: str = ""
 
 
-class Happening(Protocol):
+class Incident(Protocol):
     """``at`` is seconds after the start."""
 
     @property
@@ -58,12 +58,12 @@ class Happening(Protocol):
 
 
 COORDINATOR, GROUP_COORDINATOR = -1, -2
-"""In the place of a node's number: whichever has that office then."""
+"""Used as a node number: the node that is coordinator at that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveCoordinator:
-    """``group``: that of the group, else that of the transactions."""
+    """``group``: the group coordinator, else the transaction coordinator."""
 
     at: float
     to: int
@@ -75,7 +75,7 @@ class MoveCoordinator:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """The cluster's ``transaction.version`` becomes 2; brokers say so to new connections."""
+    """The cluster's ``transaction.version`` becomes 2; only new connections see it."""
 
     at: float
 
@@ -85,25 +85,25 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Everything that determines one run. ``gentle``: nothing happens that may cost a commit."""
+    """Everything that determines one run. ``gentle``: no fault may make a commit fail."""
 
     seed: int
     setup: TransactionSetup
     plans: tuple[Plan, ...]
-    happenings: tuple[Happening, ...] = ()
+    incidents: tuple[Incident, ...] = ()
     gentle: bool = False
 
     @property
     def faults_end_at(self) -> float:
-        """When no request meets a fault any more; a moment after the last happening."""
-        return max((each.at for each in self.happenings), default=0.0) + 0.5
+        """When faults stop being injected: shortly after the last incident."""
+        return max((each.at for each in self.incidents), default=0.0) + 0.5
 
     @property
     def calm_at(self) -> float:
-        """When all is well: requests that were held up until then have reached their broker."""
+        """When delayed requests have reached their broker as well."""
         held_up = (
             each.fault.seconds
-            for each in self.happenings
+            for each in self.incidents
             if isinstance(each, Disturb) and each.fault.how == "stall"
         )
         return self.faults_end_at + max(held_up, default=0.0)
@@ -113,10 +113,10 @@ OPEN, COMMITTED, ABORTED, UNKNOWN = "open", "committed", "aborted", "unknown"
 
 
 @dataclass(eq=False, slots=True)
-class Told:
-    """One transaction. ``fate``: OPEN until the application was told how it has ended.
+class AppTransaction:
+    """What the application knows of one transaction. ``fate``: OPEN until it has ended.
 
-    ``asked``: a commit was asked for. ``offset``: the group's place that moves with it.
+    ``asked``: a commit was requested. ``offset``: the partition whose offset it commits.
     """
 
     number: int
@@ -131,10 +131,10 @@ class Told:
         return [sent.uid for sent in self.sent]
 
     def ends(self, fate: str) -> None:
-        """The first word on it counts."""
+        """Only the first report counts."""
         if self.fate == OPEN:
             self.fate = fate
 
     def given_up(self) -> None:
-        """No more will be heard of it: nobody can say whether it was committed, if asked for."""
+        """The outcome will never be known; a requested commit may have happened."""
         self.ends(UNKNOWN if self.asked else ABORTED)

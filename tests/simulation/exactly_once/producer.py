@@ -1,4 +1,4 @@
-"""A producer of the simulation: its real sender, and the real calls of its transactions."""
+"""A simulated producer: the real sender and the real transaction calls."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tests.simulation.events import SimClock
 
 @dataclass
 class SimEngine:
-    """Waits as ``Engine`` does, by letting the sender have its turns."""
+    """Waits as ``Engine`` does, and runs the sender's loop meanwhile."""
 
     app: App
     clock: SimClock
 
     def refuse_inside(self, call: str) -> None:
-        """Nobody calls in a callback here."""
+        """No callback makes a call here."""
 
-    def wait(self, told: Latch, timeout: float) -> bool:
-        self.app.wait(lambda: told.is_open, self.clock.now + timeout)
-        return told.is_open
+    def wait(self, latch: Latch, timeout: float) -> bool:
+        self.app.wait(lambda: latch.is_open, self.clock.now + timeout)
+        return latch.is_open
 
     def drain_callbacks(self, timeout: float) -> bool:
-        """The sender's turn has run them."""
+        """The sender's iteration has run them."""
         return True
 
 
@@ -60,7 +60,7 @@ class SimProducer(TransactionCalls):
         self._has_vanished = False
 
     def _ensure_usable(self) -> None:
-        """It is never called after its end."""
+        """It is never used after close."""
 
     @property
     def state(self) -> State:
@@ -70,7 +70,7 @@ class SimProducer(TransactionCalls):
 
     @property
     def error(self) -> KprodError | None:
-        """Why the transaction, or everything, has failed."""
+        """Why the transaction or the producer has failed."""
         return None if self._transactions is None else self._transactions.error
 
     @property
@@ -79,17 +79,17 @@ class SimProducer(TransactionCalls):
         return None if self._transactions is None else self._transactions.producer
 
     def close(self, timeout: float) -> None:
-        """As ``KafkaProducer.close``: what is open is aborted."""
+        """As ``KafkaProducer.close``: an open transaction is aborted."""
         if self._transactions is not None:
             self._transactions.close()
         self.app.close(timeout)
 
     def vanish(self) -> None:
-        """The process is killed: nobody speaks on its connections any more."""
+        """The process is killed: its connections fall silent."""
         self.backend.close()
         self._has_vanished = True
 
     def forget(self) -> None:
-        """The world has ended: give up the batches, which the garbage collector does not see."""
+        """Release the batches, which the garbage collector cannot find."""
         if self._has_vanished:
             self.sender.abort(KprodError("its process was killed"))

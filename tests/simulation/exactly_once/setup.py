@@ -1,4 +1,4 @@
-"""The circumstances of one run with transactions."""
+"""The parameters of one run with transactions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from tests.simulation.setup import Setup
 TRANSACTIONAL_ID = "tx"
 GROUP = "group"
 READ = "read"
-"""The topic whose offsets move with transactions."""
+"""The topic whose offsets transactions commit."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TransactionSetup(Setup):
-    """``level`` is that of the cluster's feature ``transaction.version``: protocol 2 needs 2.
+    """``level`` is the cluster's ``transaction.version``: protocol 2 needs 2.
 
-    ``coordinated_epoch``: the last one that the coordinator knows of; near the end of all epochs,
-    the producer needs another id. ``marker_delay_ms`` and ``fences_late_commits`` as in the
-    broker's ``TransactionConfig``. Times of the producer in milliseconds, as its options are.
+    ``coordinated_epoch``: the last epoch the coordinator knows; near the maximum, the producer
+    needs another id. ``marker_delay_ms`` and ``fences_late_commits``: as in ``TransactionConfig``.
     """
 
     level: int = 2
@@ -35,7 +34,6 @@ class TransactionSetup(Setup):
 
     @property
     def newest_versions(self) -> dict[ApiKey, int]:
-        """That brokers offer."""
         return {
             ApiKey.PRODUCE: self.produce_version,
             ApiKey.METADATA: self.metadata_version,

@@ -1,4 +1,4 @@
-"""Whatever a seed does to brokers and requests: whole transactions or nothing, byte by byte."""
+"""Transactions are atomic under every seed's faults."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def test_no_reader_sees_part_of_a_transaction(seeds: range) -> None:
 
 
 @pytest.mark.full
-def test_the_seeds_reach_every_fate() -> None:
+def test_the_seeds_commit_and_abort_transactions() -> None:
     fates = campaign(range(50), attempt).counts
     assert fates["committed"] > fates["aborted"] > 0

@@ -1,4 +1,4 @@
-"""One run: producers with transactions, their network, a cluster, and what happens to them."""
+"""One run: transactional producers, their network, a cluster, and injected faults."""
 
 from __future__ import annotations
 
@@ -21,15 +21,20 @@ from tests.simulation.app import App
 from tests.simulation.configured import configured
 from tests.simulation.exactly_once.application import Application
 from tests.simulation.exactly_once.brokers import COORDINATION, OFFSETS, SimBrokers, SimNode
+from tests.simulation.exactly_once.checks import Checks, Readers
 from tests.simulation.exactly_once.draw import draw
-from tests.simulation.exactly_once.judge import Judge, Readers
-from tests.simulation.exactly_once.plan import COORDINATOR, GROUP_COORDINATOR, Script, Told
+from tests.simulation.exactly_once.plan import (
+    COORDINATOR,
+    GROUP_COORDINATOR,
+    AppTransaction,
+    Script,
+)
 from tests.simulation.exactly_once.producer import SimProducer
 from tests.simulation.exactly_once.setup import GROUP, TRANSACTIONAL_ID
 from tests.simulation.model.host import Host
 from tests.simulation.surroundings import Outcome, Surroundings
 
-MOST_TURNS = 50_000
+MAX_ITERATIONS = 50_000
 UIDS_OF_ONE = 1_000_000
 SETTLED = 90.0  # seconds after which no transaction is open any more
 IN_MEMORY = Path("/dev/shm")
@@ -37,23 +42,23 @@ IN_MEMORY = Path("/dev/shm")
 
 
 class TransactionWorld(Surroundings):
-    """What a script describes, ready to ``run`` once; brokers have their data in ``folder``."""
+    """One run of a script; brokers store their data in ``folder``."""
 
     def __init__(self, script: Script, folder: Path) -> None:
         setup, seed = script.setup, script.seed
         super().__init__(setup, seed)
         self.setup = setup
         self.calm_since = 0.0
-        self.renames = seed % 12 == 5  # not drawn, as ``fences_late_commits``
+        self.renames = seed % 12 == 5  # by number: draws must stay the same
         self._script = script
         self._rng = random.Random(seed ^ 3)
         self._violations: list[str] = []
-        self._turns = 0
+        self._iterations = 0
         self._producers: list[SimProducer] = []
-        self._told: list[Told] = []
+        self._transactions: list[AppTransaction] = []
         self.brokers = SimBrokers(setup, self.events, self.clock, folder)
         self._readers = Readers(self.brokers.logs_of(setup.topics), self.violated)
-        self.brokers.marked = self._readers.look
+        self.brokers.marked = self._readers.poll
         numbers = range(setup.nodes)
         nodes = [SimNode(number, setup, self.wires, self.brokers) for number in numbers]
         self.brokers.start_all(nodes)
@@ -63,7 +68,7 @@ class TransactionWorld(Surroundings):
         if len(self._violations) < 20:
             self._violations.append(what)
 
-    # What the application asks for ------------------------------------------------------------
+    # Calls of the application -----------------------------------------------------------------
 
     def start_producer(self) -> SimProducer:
         backend = self.new_backend()
@@ -76,40 +81,40 @@ class TransactionWorld(Surroundings):
             transaction_timeout_ms=setup.transaction_timeout_ms,
         )
         sender = assemble(config, ProducerMetrics(), self.clock, self._rng)
-        turn = partial(self._turn_of, number)
+        iterate = partial(self._iterate, number)
         first = number * UIDS_OF_ONE
-        app = App(setup, sender, self.clock, self._rng, self.trace, turn, first)
+        app = App(setup, sender, self.clock, self._rng, self.trace, iterate, first)
         patience = setup.max_block_ms / 1000
         producer = SimProducer(number, sender, app, backend, self.clock, patience)
         self._producers.append(producer)
         self.trace.note("producer", number)
         return producer
 
-    def _turn_of(self, number: int, longest: float) -> bool:
-        return self.turn(self._producers[number], longest)
+    def _iterate(self, number: int, longest: float) -> bool:
+        return self.iterate(self._producers[number], longest)
 
-    def turn(self, producer: SimProducer, longest: float) -> bool:
-        """One turn of its sender; False when there should be no other one."""
-        self._turns += 1
+    def iterate(self, producer: SimProducer, longest: float) -> bool:
+        """Run one iteration of its sender; False when the simulation is stuck."""
+        self._iterations += 1
         producer.sender.run_once(longest)
         producer.app.go_on()
-        if self._turns > MOST_TURNS:
-            raise RuntimeError("the sender takes turn after turn")
+        if self._iterations > MAX_ITERATIONS:
+            raise RuntimeError("the sender's loop does not end")
         return not producer.backend.stuck
 
     def takes_abort(self, producer: SimProducer) -> bool:
-        """Whether the coordinator would let it go on after an abort (protocol 2)."""
-        who, known = producer.identity, self.brokers.transactions.find(TRANSACTIONAL_ID)
-        if who is None or known is None:
+        """Whether the coordinator would accept an abort of its transaction (protocol 2)."""
+        identity, known = producer.identity, self.brokers.transactions.find(TRANSACTIONAL_ID)
+        if identity is None or known is None:
             return False
         try:
-            ended = rules.end(known, rules.ProducerIdentity(*who), False, 2, 0, lambda: 0)
+            ended = rules.end(known, rules.ProducerIdentity(*identity), False, 2, 0, lambda: 0)
         except BrokerError as refused:
             is_ending = known.state is TransactionState.PREPARE_ABORT
             return refused.code == ErrorCode.CONCURRENT_TRANSACTIONS and is_ending
         return ended is known
 
-    # What happenings ask for ------------------------------------------------------------------
+    # Calls of incidents ----------------------------------------------------------------------
 
     def node(self, number: int) -> Host:
         if number == COORDINATOR:
@@ -125,26 +130,25 @@ class TransactionWorld(Surroundings):
     # The run ----------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        """Everything, and the judgement."""
         start = self.clock.now
-        for each in self._script.happenings:
+        for each in self._script.incidents:
             self.events.at(start + each.at, partial(each.apply, self))
         self.events.at(start + self._script.faults_end_at, self._no_more_faults)
         self.events.at(start + self._script.calm_at, self._calm)
         with _quiet():
             try:
                 application = Application(self, gentle=self._script.gentle)
-                self._told = application.told
+                self._transactions = application.transactions
                 application.run(self._script.plans)
             except Exception as error:
                 self.violated(f"{type(error).__name__} escaped: {error}")
             self._calm()
-            self.events.after(SETTLED, lambda: None)  # what is open is timed out
-            if not self.comes_to_rest():
-                self.violated("the model does not come to rest")
-        self._readers.look()
-        self._judge()
-        fates = [each.fate for each in self._told]
+            self.events.after(SETTLED, lambda: None)  # open transactions time out
+            if not self.settles():
+                self.violated("the model does not settle")
+        self._readers.poll()
+        self._check()
+        fates = [each.fate for each in self._transactions]
         self.trace.note("fates", *fates)
         for producer in self._producers:
             producer.forget()
@@ -153,9 +157,9 @@ class TransactionWorld(Surroundings):
         counts["mutations"] = self.wires.mutations
         return Outcome(self._violations, self.trace.digest, counts)
 
-    def _judge(self) -> None:
+    def _check(self) -> None:
         moved = self.brokers.groups.committed(GROUP)
-        Judge(self._told, self._readers, moved, self.violated).check()
+        Checks(self._transactions, self._readers, moved, self.violated).check()
 
     def _no_more_faults(self) -> None:
         for node in self.nodes:
@@ -168,7 +172,7 @@ class TransactionWorld(Surroundings):
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """That producers are fenced is logged, and no news here."""
+    """Fencing is expected here, and logged."""
     logger = logging.getLogger("kprod")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,1 +1,1 @@
-"""A slow and simple cluster: what a producer may rely on, and nothing else."""
+"""A simple model of a cluster: only what a producer may rely on."""

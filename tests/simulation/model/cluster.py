@@ -1,4 +1,4 @@
-"""Topics, leaders, and who knows what of them."""
+"""Topics, leaders, and each broker's view of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.simulation.model.partition_log import PartitionLog
 from tests.simulation.setup import Setup
 
 UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE = 3, 5
-NOBODY = -1
+NO_LEADER = -1
 
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """Who leads one partition. Its log is the same for every leader."""
+    """The leader of a partition. All leaders share its log."""
 
     log: PartitionLog
     leader: int
@@ -39,7 +39,7 @@ class BrokerAddress(NamedTuple):
 
 
 class View(NamedTuple):
-    """What one broker believes and tells; ``number`` counts the changes of the cluster."""
+    """The state that one broker knows; ``number`` counts the changes of the cluster."""
 
     number: int
     brokers: tuple[BrokerAddress, ...]
@@ -47,7 +47,7 @@ class View(NamedTuple):
 
 
 class Cluster:
-    """The truth. Brokers act on it at once, but tell what they have heard of it so far."""
+    """The cluster's state. Brokers act on it at once, but metadata answers may lag behind."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Cluster:
         self.logs: list[PartitionLog] = []  # of every incarnation of every topic
         self.hidden: dict[str, int] = {}  # topics that metadata answers with an error
         self.unlisted: set[int] = set()  # brokers that metadata answers leave out
-        self.refused_for_good = False  # the client was told that it may not write, or not so
+        self.refused_permanently = False  # authorization failed
         self.next_producer_id = 1000
         self._events = events
         self._rng = rng
@@ -113,7 +113,7 @@ class Cluster:
     def _alive_from(self, start: int) -> int:
         count = self.setup.nodes
         alive = [(start + step) % count for step in range(count) if self.up[(start + step) % count]]
-        return alive[0] if alive else NOBODY
+        return alive[0] if alive else NO_LEADER
 
     def move(
         self,
@@ -124,11 +124,11 @@ class Cluster:
         lose_tail: bool,
         from_snapshot: bool = False,
     ) -> None:
-        """Nobody leads for ``gap`` seconds, then ``to`` does, or another one that is alive.
+        """No leader for ``gap`` seconds, then ``to``, or another broker that is up.
 
-        ``from_snapshot``: it was started a moment ago, and remembers less than the one before.
+        ``from_snapshot``: the new leader knows only the last batch of each producer.
         """
-        partition.leader = NOBODY
+        partition.leader = NO_LEADER
         if from_snapshot:
             partition.log.load_snapshot()
         if lose_tail:
@@ -137,14 +137,14 @@ class Cluster:
         self._events.after(gap, lambda: self._elect(partition, to))
 
     def _elect(self, partition: Partition, wanted: int) -> None:
-        if partition.leader == NOBODY:
+        if partition.leader == NO_LEADER:
             partition.leader = self._alive_from(wanted)
             partition.epoch += 1
             partition.log.committed = partition.log.end
             self.changed()
 
     def elect_uncleanly(self, partition: Partition) -> None:
-        """Somebody without a single record led for a moment; now the former leader does again."""
+        """An empty replica was leader for a moment; now the former leader is again."""
         partition.log.lose_everything(self._events.now)
         partition.log.fragile = False
         partition.epoch += 2
@@ -160,17 +160,17 @@ class Cluster:
     def came_up(self, node_id: int, *, from_snapshot: bool) -> None:
         self.up[node_id] = True
         for partition in self.partitions:
-            if partition.leader == NOBODY:
+            if partition.leader == NO_LEADER:
                 if from_snapshot:
                     partition.log.load_snapshot()
                 self._elect(partition, node_id)
         self.changed()
 
-    # What brokers tell ------------------------------------------------------------------------
+    # Metadata ---------------------------------------------------------------------------------
 
-    def listen(self, tell: Callable[[View], None]) -> None:
-        self._listeners.append(tell)
-        tell(self.view())
+    def listen(self, notify: Callable[[View], None]) -> None:
+        self._listeners.append(notify)
+        notify(self.view())
 
     def view(self) -> View:
         brokers = tuple(a for a in self.addresses if self.up[a.node_id])
@@ -179,10 +179,10 @@ class Cluster:
 
     @staticmethod
     def _describe(topic: Topic) -> dict[str, Any]:
-        """As metadata answers do."""
+        """As in a metadata response."""
         partitions = [
             {
-                "error_code": LEADER_NOT_AVAILABLE if each.leader == NOBODY else 0,
+                "error_code": LEADER_NOT_AVAILABLE if each.leader == NO_LEADER else 0,
                 "partition_index": number,
                 "leader_id": each.leader,
                 "leader_epoch": each.epoch,
@@ -192,15 +192,15 @@ class Cluster:
         return {"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions}
 
     def changed(self) -> None:
-        """Every broker hears of it, each in its own time."""
+        """Notify every broker, each after its own delay."""
         self.changes += 1
         view = self.view()
-        for tell in self._listeners:
+        for notify in self._listeners:
             lag = self.setup.metadata_lag * self._rng.random()
-            self._events.after(lag, lambda tell=tell: tell(view))  # type: ignore[misc]
+            self._events.after(lag, lambda notify=notify: notify(view))  # type: ignore[misc]
 
     def answer(self, view: View, names: Sequence[str]) -> list[dict[str, Any]]:
-        """What a broker with this view answers to a question about ``names``."""
+        """The topics of a metadata response by a broker with this view."""
         found = []
         for name in names:
             topic = view.topics.get(name)
@@ -211,7 +211,7 @@ class Cluster:
         return found
 
     def new_producer(self) -> tuple[int, int]:
-        """A producer id and its first epoch; the first id may start near the last epoch."""
+        """A producer id and its first epoch, which may be near the maximum."""
         self.next_producer_id += 1
         first = self.next_producer_id == 1001
         return self.next_producer_id, self.setup.first_epoch if first else 0

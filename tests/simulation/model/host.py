@@ -1,4 +1,4 @@
-"""The host of a broker: who is connected to it, and how it fails."""
+"""The host of a broker: its connections and failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REFUSED = "Connection refused"
 
 
 def refuse(transport: SimTransport) -> None:
-    """What a host does with a call to a port where nobody listens."""
+    """Connecting to a port without a listener fails."""
     transport.fail(REFUSED)
 
 
@@ -27,8 +27,8 @@ class Armed:
 
 
 @dataclass(slots=True)
-class Door:
-    """Who gets in: ``closed`` refuses, ``silent`` does not even answer the call."""
+class ListenSocket:
+    """``closed`` refuses connections, ``silent`` does not answer the attempt."""
 
     closed: bool = False
     silent: bool = False
@@ -38,12 +38,12 @@ class Door:
 
 
 class Host(ABC):
-    """What carries out requests is a broker of either simulation; ``armed`` spoils some."""
+    """A broker of either simulation carries out the requests; ``armed`` faults disturb some."""
 
     def __init__(self, node_id: int, service: float, wires: Wires) -> None:
         self.node_id = node_id
         self.paused = False
-        self.door = Door()
+        self.listener = ListenSocket()
         self.service = service
         self.connections: dict[ServerEnd, None] = {}
         self.armed: list[Armed] = []
@@ -57,14 +57,14 @@ class Host(ABC):
 
     @abstractmethod
     def carry_out(self, end: ServerEnd, message: bytes, fault: Interference | None) -> None:
-        """Have ``end`` respond to a request, honestly but for ``fault``."""
+        """Have ``end`` respond to a request, correctly except for ``fault``."""
 
     # Connections ------------------------------------------------------------------------------
 
     def accept(self, transport: SimTransport) -> None:
-        if self.door.silent or transport.closed:
+        if self.listener.silent or transport.closed:
             return
-        if not self.up or self.door.closed:
+        if not self.up or self.listener.closed:
             refuse(transport)
             return
         end = ServerEnd(self, transport, self._wires)
@@ -115,15 +115,15 @@ class Host(ABC):
             self._resumed.clear()
             self.paused = False
             self.drop_connections(silently=silently)
-            self._goes_down(gap, lose_tail=lose_tail)
+            self._stop(gap, lose_tail=lose_tail)
 
     @abstractmethod
-    def _goes_down(self, gap: float, *, lose_tail: bool) -> None:
-        """The others lead what it has led."""
+    def _stop(self, gap: float, *, lose_tail: bool) -> None:
+        """Other brokers become leaders of its partitions."""
 
     @abstractmethod
     def restart(self, *, from_snapshot: bool = False) -> None:
-        """``from_snapshot``: it has no need to read its logs, and remembers less."""
+        """``from_snapshot``: it does not read its logs, and knows less about producers."""
 
-    def remember_little(self) -> None:  # noqa: B027  (only the producer's simulation asks for it)
-        """As after a quick restart: of each producer no more than its last batch is known."""
+    def remember_little(self) -> None:  # noqa: B027  (only one simulation needs it)
+        """As after a quick restart: only the last batch of each producer is known."""

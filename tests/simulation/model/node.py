@@ -1,4 +1,4 @@
-"""One broker of the producer's simulation: what it does with requests."""
+"""One broker of the producer's simulation: its request handlers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFUSALS = (31, 53)
 
 
 class Node(Host):
-    """Acts on the truth of the cluster, and tells what it has heard of it."""
+    """Acts on the cluster's state; its metadata answers may lag behind."""
 
     def __init__(self, node_id: int, setup: Setup, cluster: Cluster, wires: Wires) -> None:
         super().__init__(node_id, setup.service, wires)
@@ -31,17 +31,17 @@ class Node(Host):
             ApiKey.API_VERSIONS: (0, setup.handshake_version),
             ApiKey.INIT_PRODUCER_ID: (0, 5),
         }
-        cluster.listen(self._heard)
+        cluster.listen(self._update)
 
     @property
     def up(self) -> bool:
         return self._cluster.up[self.node_id]
 
-    def _heard(self, view: View) -> None:
+    def _update(self, view: View) -> None:
         if view.number >= self._view.number:
             self._view = view
 
-    def _goes_down(self, gap: float, *, lose_tail: bool) -> None:
+    def _stop(self, gap: float, *, lose_tail: bool) -> None:
         self._cluster.went_down(self.node_id, gap, lose_tail=lose_tail)
 
     def restart(self, *, from_snapshot: bool = False) -> None:
@@ -67,7 +67,7 @@ class Node(Host):
         elif request.api is ApiKey.API_VERSIONS:
             response = self._versions(request, code)
         else:
-            self._cluster.refused_for_good |= code in REFUSALS
+            self._cluster.refused_permanently |= code in REFUSALS
             producer_id, epoch = (-1, -1) if code else self._cluster.new_producer()
             response = frame(
                 request, error_code=code, producer_id=producer_id, producer_epoch=epoch
@@ -75,7 +75,7 @@ class Node(Host):
         end.respond(response, fault)
 
     def _versions(self, request: Heard, code: int) -> bytes:
-        """A version that is not known is answered in the layout of version 0."""
+        """An unknown version is answered in version 0."""
         if request.version > self._ranges[ApiKey.API_VERSIONS][1]:
             request, code = request._replace(version=0), UNSUPPORTED_VERSION
         return frame(request, error_code=code, api_keys=api_keys(self._ranges))

@@ -1,4 +1,4 @@
-"""One partition's log, which can be lost in part; its rules are the embedded broker's."""
+"""One partition's log, which can lose records; its rules are the embedded broker's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASE_OFFSET = struct.Struct(">q")
 
 
 class StoredBatch(NamedTuple):
-    """``header`` has the offset that the log has given to the batch."""
+    """``header`` has the assigned offset."""
 
     header: BatchHeader
     data: bytes
@@ -40,8 +40,8 @@ class Appended(NamedTuple):
 class PartitionLog:
     """The batches of one partition of one incarnation of a topic.
 
-    Replication is perfect: there is one log, whoever leads. What lies below ``committed`` was
-    acknowledged by all replicas; what lies above may be lost with the leader.
+    All leaders share one log. Records below ``committed`` were acknowledged by all replicas; the
+    others may be lost with the leader.
     """
 
     def __init__(self, topic: str, topic_id: UUID, partition: int, max_batch_bytes: int) -> None:
@@ -53,16 +53,16 @@ class PartitionLog:
         self._config = LogConfig(max_message_bytes=max_batch_bytes)
         self._producers = ProducerState()
         self._forgotten_below = 0
-        self.fragile = False  # loses all it holds when it next finds a sequence out of order
-        self.unclean = False  # has lost what was acknowledged
-        self.lost: list[tuple[float, StoredBatch]] = []  # and when
+        self.fragile = False  # loses all records at the next sequence out of order
+        self.unclean = False  # has lost acknowledged records
+        self.lost: list[tuple[float, StoredBatch]] = []  # with times
 
     @property
     def end(self) -> int:
         return self.batches[-1].end if self.batches else 0
 
     def append(self, data: bytes) -> Appended:
-        """Store one batch, unless its producer's sequence forbids it or it is a repetition."""
+        """Store one batch, unless its sequence is wrong or it is a duplicate."""
         try:
             header = check_batch(data, NEWEST_PRODUCE, self._config, WALL_START_MS)
             known = self._producers.duplicate_of(header)
@@ -81,29 +81,29 @@ class PartitionLog:
             self._producers.update(header)
 
     def lose_everything(self, now: float) -> None:
-        """A replica that has none of it was elected (an unclean election), and this one follows."""
+        """Truncate to an empty replica, the new leader (an unclean election)."""
         self.lost += [(now, batch) for batch in self.batches]
         self.unclean = True
         self.committed = 0
         self.truncate(0)
 
     def truncate(self, end: int) -> None:
-        """Lose what lies at ``end`` and above; the memory of producers follows the log."""
+        """Remove records at ``end`` and above, and rebuild the producers' state."""
         self.batches = [batch for batch in self.batches if batch.end <= end]
-        self._forgotten_below = min(self._forgotten_below, end)  # what is written next is not old
+        self._forgotten_below = min(self._forgotten_below, end)  # later records are not forgotten
         self._producers = ProducerState()
         for batch in self.batches:
             if batch.header.base_offset >= self._forgotten_below:
                 self._remember(batch.header)
 
     def load_snapshot(self) -> None:
-        """The broker was started again: its snapshot holds the last batch of each producer."""
+        """After a restart: the snapshot has the last batch of each producer."""
         for _, entry in self._producers:
             last = entry.batches.pop()
             entry.batches.clear()
             entry.batches.append(last)
 
     def forget_producers(self) -> None:
-        """Know nothing of any producer any more: the next batch may start at any sequence."""
+        """Forget all producers: the next batch may start at any sequence."""
         self._producers = ProducerState()
         self._forgotten_below = self.end

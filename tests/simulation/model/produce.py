@@ -1,4 +1,4 @@
-"""What a leader does with a Produce request, step by step as Kafka's ReplicaManager does."""
+"""A leader's Produce handler, following Kafka's ReplicaManager."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support.scripted_cluster import Heard
 if TYPE_CHECKING:
     from tests.simulation.model.node import Node
 
-KEEPS_OFFSET = (6, 7, 20, 56)  # errors of replication: the leader tells where it has the batch
+KEEPS_OFFSET = (6, 7, 20, 56)  # replication errors: the answer has the offset
 REFUSALS = (31, 53, 90)  # of the producer itself, if it is idempotent
 UNKNOWN_TOPIC, NOT_LEADER, OUT_OF_ORDER, UNKNOWN_TOPIC_ID = 3, 6, 45, 100
 
 
 class Stored(NamedTuple):
-    """One partition's part of a request that waits for the replicas."""
+    """A stored batch that waits for the replicas."""
 
     result: PartitionResult
     partition: Partition
@@ -32,7 +32,7 @@ class Stored(NamedTuple):
 
 
 class ProduceHandler:
-    """Appends at once, answers when the replicas have it."""
+    """Appends at once, and answers after replication."""
 
     def __init__(self, node: Node, setup: Setup, cluster: Cluster, events: EventQueue) -> None:
         self._node = node
@@ -49,7 +49,7 @@ class ProduceHandler:
             if fault is not None and fault.how == "error-before" and _concerns(fault, result):
                 result.code = fault.code
                 if self._setup.idempotent and fault.code in REFUSALS:
-                    self._cluster.refused_for_good = True
+                    self._cluster.refused_permanently = True
             else:
                 self._append(data, result, stored)
         if request.body.acks == 0:
@@ -60,7 +60,7 @@ class ProduceHandler:
             return
 
         def replicated() -> None:
-            """The replicas have it, or somebody else leads and nobody knows (DelayedProduce)."""
+            """Replication has ended, or the leader has changed (DelayedProduce)."""
             if self._node.paused:
                 self._node.when_resumed(replicated)
                 return
@@ -89,7 +89,7 @@ class ProduceHandler:
                 stored.append(Stored(result, partition, partition.epoch, log_end, appended.again))
 
     def _find(self, data: PartitionData) -> tuple[Partition | None, int]:
-        """The partition, or why there is none."""
+        """The partition, or an error code."""
         if data.topic_id is not None:
             topic, missing = self._cluster.by_id(data.topic_id), UNKNOWN_TOPIC_ID
         else:
@@ -104,7 +104,7 @@ class ProduceHandler:
         self, result: PartitionResult, partition: Partition, epoch: int, end: int, again: bool
     ) -> None:
         if partition.epoch != epoch or partition.leader != self._node.node_id:
-            result.code = NOT_LEADER  # and the offset remains, as in Kafka
+            result.code = NOT_LEADER  # the offset is kept, as in Kafka
             return
         partition.log.committed = max(partition.log.committed, end)
         if again and self._setup.duplicate_code:
@@ -130,7 +130,7 @@ class ProduceHandler:
             elif fault.how == "leave-out":
                 results = [result for result in results if not _concerns(fault, result)]
             elif fault.how == "extra":
-                results = [*results, PartitionResult("nobody-asked", None, 7)]
+                results = [*results, PartitionResult("not-requested", None, 7)]
             elif fault.how == "throttle":
                 throttle_ms = int(fault.seconds * 1000)
         frame = write_produce(request, results, throttle_ms)

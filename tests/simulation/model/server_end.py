@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.events import InOrder
 from tests.simulation.interference import MUTATE, Interference
 from tests.simulation.transport import SimTransport
-from tests.simulation.wires import NOTHING_SAID, Answer, Wires
+from tests.simulation.wires import EMPTY_ANSWER, Answer, Wires
 
 if TYPE_CHECKING:
     from tests.simulation.model.host import Host
@@ -16,7 +16,7 @@ RESET = "Connection reset by peer"
 
 
 class ServerEnd:
-    """Reads nothing while a request is carried out, as Kafka does: answers come in order."""
+    """Handles one request at a time, as Kafka does: answers come in order."""
 
     def __init__(self, node: Host, transport: SimTransport, wires: Wires) -> None:
         self.alive = True
@@ -26,9 +26,9 @@ class ServerEnd:
         self._socket = bytearray()  # arrived, not read yet
         self._inbox = bytearray()
         self._busy = False
-        self._deaf = False  # nothing passes any more, and nobody notices
+        self._deaf = False  # drops everything silently
         self._client_left = False
-        self._forgets = False  # what it knows of producers, when the connection ends
+        self._forgets = False  # producers, when the connection ends
         self._fault: Interference | None = None
         self._fault_drawn = False
         self._held: list[tuple[bytes, Answer]] = []
@@ -41,18 +41,18 @@ class ServerEnd:
             self._socket += data
             self.read()
 
-    def let_go(self) -> None:
+    def client_closed(self) -> None:
         self._client_left = True
         if self._deaf or not (self._socket or self._inbox or self._busy):
             self._die()
 
     @property
     def orphaned(self) -> bool:
-        """The client has closed, and a request of it may still be carried out."""
+        """The client has closed, but its request may still be carried out."""
         return self.alive and self._transport.closed
 
     def read(self) -> None:
-        """Go on, unless there is a reason to wait."""
+        """Read on, unless busy or paused."""
         if self._busy or not self.alive or self._node.paused:
             return
         if self._socket:
@@ -104,9 +104,9 @@ class ServerEnd:
         self,
         frame: bytes,
         fault: Interference | None,
-        answer: Answer = NOTHING_SAID,
+        answer: Answer = EMPTY_ANSWER,
     ) -> None:
-        """The request has been carried out; ``fault`` may spoil what the client hears of it."""
+        """Answer a request; ``fault`` may disturb the answer."""
         if not self.alive:
             return
         how = fault.how if fault is not None else ""
@@ -123,10 +123,10 @@ class ServerEnd:
             return
         if fault is not None and how == MUTATE:
             frame = self._wires.mutated(frame, fault.part)
-        self._say(how, frame, answer)
+        self._write(how, frame, answer)
         self.proceed()
 
-    def _say(self, how: str, frame: bytes, answer: Answer) -> None:
+    def _write(self, how: str, frame: bytes, answer: Answer) -> None:
         if how == "swap":
             self._held.append((frame, answer))
             return
@@ -134,7 +134,7 @@ class ServerEnd:
             self._send(frame[:4] + bytes([frame[4] ^ 0x40]) + frame[5:], stray=True)
         elif how == "garbage":
             half = frame[4 : 4 + max(6, len(frame) // 2)]
-            self._send(len(half).to_bytes(4, "big") + half, NOTHING_SAID, stray=True)
+            self._send(len(half).to_bytes(4, "big") + half, EMPTY_ANSWER, stray=True)
         elif how == "amnesia":
             self._forgets = True
         elif how != "swallow":
@@ -159,14 +159,14 @@ class ServerEnd:
         self._to_client.after(self._wires.latency(), deliver)
 
     def proceed(self) -> None:
-        """The request is over: take the next one."""
+        """Take the next request."""
         self._busy = False
         self.read()
 
     # The end ----------------------------------------------------------------------------------
 
     def reset(self, *, after_data: bool = False) -> None:
-        """Break the connection; the client hears of it, late enough to read what was sent."""
+        """Break the connection; ``after_data``: after the client has received all data."""
         self._die()
         transport, latency = self._transport, self._wires.latency()
         if after_data:
@@ -175,7 +175,7 @@ class ServerEnd:
             self._wires.events.after(latency, lambda: transport.fail(RESET))
 
     def vanish(self) -> None:
-        """The broker's host is gone: nobody tells the client."""
+        """The broker's host is gone: the client gets no packet."""
         self._deaf = True
         self._die()
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from tests.support.scripted_cluster import Heard, frame, hear
 
 read_request = lru_cache(maxsize=64)(hear)
-"""The same bytes are read when they leave and when they arrive: the first reading is kept."""
+"""Cached: each request is read when it leaves and when it arrives."""
 
 
 class PartitionData(NamedTuple):
@@ -23,7 +23,7 @@ class PartitionData(NamedTuple):
 
 
 def batches(request: Heard) -> list[PartitionData]:
-    """What a Produce request holds."""
+    """The batches of a Produce request."""
     return [
         PartitionData(
             getattr(topic, "name", None), getattr(topic, "topic_id", None), part.index, part.records
@@ -34,13 +34,13 @@ def batches(request: Heard) -> list[PartitionData]:
 
 
 def topics_of(request: Heard) -> list[str]:
-    """What a Metadata request asks for."""
+    """The topics of a Metadata request."""
     return [topic.name for topic in request.body.topics or ()]
 
 
 @dataclass(slots=True)
 class PartitionResult:
-    """What a Produce response says about one partition; ``hint``: leader id and epoch."""
+    """One partition's result in a Produce response; ``hint``: leader id and epoch."""
 
     topic: str | None
     topic_id: UUID | None
@@ -51,8 +51,8 @@ class PartitionResult:
     hint: tuple[int, int] | None = None
 
     @property
-    def told(self) -> dict[str, Any]:
-        told: dict[str, Any] = {
+    def fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {
             "index": self.partition,
             "error_code": self.code,
             "base_offset": self.base_offset,
@@ -61,14 +61,14 @@ class PartitionResult:
         }
         if self.hint is not None:
             leader, epoch = self.hint
-            told["current_leader"] = {"leader_id": leader, "leader_epoch": epoch}
-        return told
+            fields["current_leader"] = {"leader_id": leader, "leader_epoch": epoch}
+        return fields
 
 
 def write_produce(request: Heard, results: list[PartitionResult], throttle_ms: int) -> bytes:
     topics: dict[tuple[str | None, UUID | None], list[dict[str, Any]]] = {}
     for result in results:
-        topics.setdefault((result.topic, result.topic_id), []).append(result.told)
+        topics.setdefault((result.topic, result.topic_id), []).append(result.fields)
     responses = [
         {"name": name, "topic_id": topic_id, "partition_responses": members}
         for (name, topic_id), members in topics.items()
