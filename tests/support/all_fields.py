@@ -1,4 +1,4 @@
-"""A Protobuf message with a field of each kind; made without protoc"""
+"""A Protobuf message with a field of each kind, built without protoc."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ KINDS = {kind: (kind, "") for kind in SCALARS} | {
     "timestamp": ("message", ".google.protobuf.Timestamp"),
     "duration": ("message", ".google.protobuf.Duration"),
 }
-"""Each is the name of a field; ``list_`` and ``map_`` are before those of repeated ones and maps,
-and ``inner`` is a message with one of each."""
+"""Fields by name. Repeated ones and maps have the prefixes ``list_`` and ``map_``; ``inner`` is a
+message with all kinds."""
 
 
 def _file() -> FileDescriptorProto:

@@ -1,4 +1,4 @@
-"""A server on this machine that says what a test wants, whatever it is asked."""
+"""A server on loopback that sends the same answer to any request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 
 class AnsweringServer:
-    """``sent`` are the pieces of answers that left while the client was there."""
+    """``sent``: the pieces of answers that were sent before the client disconnected."""
 
     def __init__(self, listener: socket.socket, until: bytes) -> None:
         self.host, self.port = listener.getsockname()
@@ -59,11 +59,10 @@ def answering(
     often: bool = False,
     until: bytes = b"\r\n\r\n",
 ) -> Iterator[AnsweringServer]:
-    """Sends the pieces of the answer to a request, so many seconds apart, and ends the connection.
+    """Answer a request in pieces, ``pause`` seconds apart, and close the connection.
 
-    It answers one request, or as many as come, each once it has ``until`` in it. Who connects and
-    asks nothing is passed over: the port may have been that of a broker whose clients, in other
-    tests, still look for it.
+    It answers one request, or all (``often``), each once it contains ``until``. Connections without
+    a request are ignored: they may come from another test's client.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = AnsweringServer(listener, until)

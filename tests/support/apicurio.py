@@ -1,4 +1,4 @@
-"""Apicurio Registry, which is not ours: fetched by Maven once, run from ``build/``"""
+"""Apicurio Registry: downloaded by Maven once, run from ``build/``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support.ports import free_port
 VERSION = "2.6.13.Final"
 UNPACK = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 START_SECONDS = 120
-LINES_TOLD = 20
+LOG_LINES = 20
 
 
 @contextmanager
 def running() -> Iterator[str]:
-    """The address of an empty one. Without Java or Maven the test is skipped; in CI it fails."""
+    """The address of an empty registry; skips the test without Java or Maven, fails it in CI."""
     folder = BUILD / "apicurio" / VERSION
     goal = f"{UNPACK}:unpack", f"-Dartifact=io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
     if why_not := fetched(folder, f"Apicurio Registry {VERSION}", *goal):
@@ -52,5 +52,5 @@ def _await_answer(url: str, process: subprocess.Popen[bytes], log: IO[bytes]) ->
             return
         time.sleep(0.2)
     log.seek(0)
-    told = log.read().decode("utf-8", "replace").splitlines()[-LINES_TOLD:]
-    pytest.fail("Apicurio Registry did not start:\n" + "\n".join(told), pytrace=False)
+    printed = log.read().decode("utf-8", "replace").splitlines()[-LOG_LINES:]
+    pytest.fail("Apicurio Registry did not start:\n" + "\n".join(printed), pytrace=False)

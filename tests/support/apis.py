@@ -1,4 +1,4 @@
-"""A producer of each API, which has sent one record to topic "t"."""
+"""For each API a producer that has sent one record to topic "t"."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import kprod.aio
 import kprod.confluent
-import kprod.kafka  # before kafka itself, whose import warns
+import kprod.kafka  # before kafka, whose import warns
 from kprod.testing import RecordingProducer
 
 Api = Callable[[str], AbstractAsyncContextManager[Any]]
 
 
 def _named(kind: Any, api: Api) -> Api:
-    api.__name__ = f"{kind.__module__}.{kind.__name__}"  # of the test
+    api.__name__ = f"{kind.__module__}.{kind.__name__}"  # for the test id
     return api
 
 

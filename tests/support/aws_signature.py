@@ -1,7 +1,6 @@
-"""Checks a token of AWS_MSK_IAM as MSK does: a presigned request, by Signature Version 4 of AWS.
+"""Checks a token of AWS_MSK_IAM as MSK does: a request presigned by AWS Signature Version 4.
 
-Source: "Authenticating Requests: Using Query Parameters" of the AWS documentation, worked out with
-nothing but hashes.
+Implemented with hashlib from "Authenticating Requests: Using Query Parameters" (AWS documentation).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class SignedRequests:
         self.seen: list[dict[str, str]] = []
 
     def check(self, token: str) -> Grant:
-        """Whose request it is, and until when. Raises Refused, saying which part is wrong."""
+        """The principal and the expiry. Raises Refused with the reason."""
         url = urlsplit(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode())
         asked = dict(parse_qsl(url.query, strict_parsing=True))
         self.seen.append(asked)
@@ -48,7 +47,7 @@ class SignedRequests:
         return Grant(f"User:{key}", expires.timestamp())
 
     def _signature(self, secret: str, day: str, host: str, asked: dict[str, str]) -> str:
-        # The user agent is added once the request is signed.
+        # The user agent is added after signing.
         pairs = sorted(
             (quote(name, safe=""), quote(value, safe=""))
             for name, value in asked.items()

@@ -1,4 +1,4 @@
-"""Builders and batches in one call, for tests that are about something else."""
+"""Creates builders and batches in one call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEADER_BYTES = 61
 
 
 class Written(NamedTuple):
-    """A record as it is given to a builder."""
+    """The arguments of a builder's ``append``."""
 
     timestamp_ms: int
     key: bytes | None = None
@@ -21,7 +21,7 @@ class Written(NamedTuple):
 
 
 def new_builder(capacity: int = 16_384, **options: Any) -> MemoryRecordsBuilder:
-    """An open builder on a buffer of ``capacity`` bytes from a pool of its own."""
+    """An open builder on a buffer of ``capacity`` bytes from its own pool."""
     options.setdefault("write_limit", capacity)
     pool = options.get("pool") or BufferPool(16 * capacity, capacity)
     return MemoryRecordsBuilder(pool.allocate(capacity, 0), **options)
@@ -39,5 +39,5 @@ def write_batch(records: Iterable[Written], capacity: int = 16_384, **state: Any
 
 
 def as_produced(batch: bytes) -> bytes:
-    """A batch from a log as its producer sent it: a broker stamps offset and leader epoch."""
+    """A batch from a log as sent by its producer, without offset and leader epoch."""
     return struct.pack(">q4si", 0, batch[8:12], -1) + batch[16:]

@@ -1,4 +1,4 @@
-"""The embedded broker as a process of its own, so that it can be killed like one."""
+"""The embedded broker as a process that can be killed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.support.ports import HeldPort, await_listener
 class BrokerProcess:
     """Starts on a fixed port and data directory; ``kill`` is SIGKILL, ``start`` starts it again.
 
-    ``freeze`` is SIGSTOP: connections stand, and nothing is answered until ``thaw``. ``errors``
-    takes what the process says on stderr.
+    ``freeze`` is SIGSTOP: connections stay open without answers until ``thaw``. ``errors`` gets
+    stderr.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class BrokerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the broker; returns once it accepts connections."""
+        """Start the broker, and wait until it accepts connections."""
         self._process = subprocess.Popen(
             self._command, stdout=subprocess.DEVNULL, stderr=self._errors
         )
@@ -45,7 +45,7 @@ class BrokerProcess:
         return self._process.pid
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill it, as a crash would."""
         self._end(signal.SIGKILL)
 
     def freeze(self) -> None:
@@ -55,7 +55,7 @@ class BrokerProcess:
         thaw(self.pid)
 
     def go_on(self) -> None:
-        """Let it run, whether it was frozen or killed."""
+        """Resume or restart it."""
         if self._process is None:
             self.start()
         self.thaw()
@@ -70,7 +70,7 @@ class BrokerProcess:
     def __enter__(self) -> Self:
         try:
             self.start()
-        except BaseException:  # it may be too slow to start: it must not run on without us
+        except BaseException:  # e.g. it was too slow to start
             self._end(signal.SIGKILL)
             self._held.release()
             raise

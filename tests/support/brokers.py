@@ -1,4 +1,4 @@
-"""Brokers that start within a moment: our embedded one, and two that are not ours."""
+"""Brokers that start fast: the embedded one, Tansu and librdkafka's mock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kprod.broker import EmbeddedBroker
 from tests.support.ports import HeldPort, await_listener
 
 StartBroker: TypeAlias = Callable[[dict[str, int]], AbstractContextManager[str]]
-"""Starts a broker with these topics and their numbers of partitions; gives its address."""
+"""Starts a broker with these topics and partition counts; yields its address."""
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def tansu(topics: dict[str, int]) -> Iterator[str]:
 
 @contextmanager
 def librdkafka_mock(topics: dict[str, int]) -> Iterator[str]:
-    """The mock cluster inside librdkafka: three brokers; topics come on first use, 4 partitions."""
+    """librdkafka's mock cluster: three brokers; topics with 4 partitions, created on first use."""
     host = ConfluentProducer(
         {"bootstrap.servers": "replaced-by-the-mock", "test.mock.num.brokers": 3, "log_level": 3}
     )

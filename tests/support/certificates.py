@@ -1,4 +1,4 @@
-"""Certificates of an authority of the tests' own, as files: good ones and bad ones."""
+"""Valid and invalid certificates of a test CA, as files."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Certificates:
         return self._write("self-signed.pem", pem)
 
     def directory(self) -> str:
-        """A directory as ``openssl rehash`` makes it, with the authority in it."""
+        """A directory with the CA, as made by ``openssl rehash``."""
         path = self.folder / "authorities"
         path.mkdir(exist_ok=True)
         authority = x509.load_pem_x509_certificate(self.authority.cert_pem.bytes())
@@ -78,7 +78,7 @@ class Certificates:
         return str(path)
 
     def encrypted_key(self) -> str:
-        """The client's, with its certificates."""
+        """The client's encrypted key and its certificates."""
         data = Path(self.client).read_bytes()
         private = load_pem_private_key(data, None).private_bytes(
             Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(KEY_PASSWORD.encode())
@@ -97,7 +97,7 @@ class Certificates:
 
 
 def subject_hash(subject: x509.Name) -> str:
-    """The name under which OpenSSL looks a certificate up: a hash of its subject, in lower case."""
+    """OpenSSL's file name for a certificate: a hash of its lower-case subject."""
     attributes = [
         x509.NameAttribute(each.oid, " ".join(str(each.value).lower().split())) for each in subject
     ]

@@ -1,4 +1,4 @@
-"""Reading back with confluent-kafka: a consumer that is not ours decides what is in the log."""
+"""Reads records back with confluent-kafka, an independent consumer."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 SECONDS = 300.0
 FETCH_WAIT_MS = 10
-"""A broker waits so long at the end of a partition before it says that this is the end."""
+"""How long a broker waits at the end of a partition before it answers."""
 ELECTING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.OFFSET_NOT_AVAILABLE,  # a new leader that knows no high watermark yet
+    KafkaError.OFFSET_NOT_AVAILABLE,  # a new leader without a high watermark
 )
 ELECTION_PAUSE = 0.1
-"""Seconds between two questions about a partition that is being given a leader."""
+"""Seconds between retries during a leader election."""
 
 
 class Stored(NamedTuple):
-    """One record as the judge sees it."""
+    """One record as the consumer read it."""
 
     partition: int
     offset: int
@@ -56,12 +56,11 @@ def committed(
     isolation: str = "read_committed",
     seconds: float = SECONDS,
 ) -> list[bytes]:
-    """The values of the topic, partition after partition.
+    """The values of the topic, partition by partition.
 
-    A coordinator answers EndTxn once it has decided; the markers come later, partition after
-    partition, and only then does the last stable offset move. So each partition is read until it
-    is stable up to the end that its log had when the call began. AssertionError when that takes
-    longer than ``seconds``: a transaction may have been left open.
+    A coordinator answers EndTxn before it writes the markers, which advance the last stable offset.
+    So each partition is read up to its log end at the beginning of the call. AssertionError after
+    ``seconds``: a transaction may have been left open.
     """
     found = read_each(bootstrap, topic, partitions, seconds, isolation=isolation)
     return [record.value or b"" for record in sorted(found, key=lambda record: record.partition)]
@@ -79,16 +78,18 @@ def read_each(
 ) -> Iterator[Stored]:
     """Every record of the topic, those of a partition by offset; AssertionError when it stalls.
 
-    Each partition is read up to its offset in ``ends``: by default to where its log ends now.
-    ``at_least`` so many are waited for: a busy Tansu may tell of an end that has moved meanwhile.
+    Each partition is read up to its offset in ``ends``, by default its current log end. At least
+    ``at_least`` records are awaited: a busy Tansu may report an outdated log end.
     """
     ends = log_ends(bootstrap, topic, partitions) if ends is None else ends
     unread, count = set(range(partitions)), 0
     deadline = time.monotonic() + seconds
-    with closing(_consumer(bootstrap, "judge", isolation)) as consumer:
+    with closing(_consumer(bootstrap, "reader", isolation)) as consumer:
         consumer.assign([ConfluentPartition(topic, p, OFFSET_BEGINNING) for p in sorted(unread)])
         while unread or count < at_least:
-            assert time.monotonic() < deadline, f"{count} records read; {unread} not up to {ends}"
+            assert time.monotonic() < deadline, (
+                f"{count} records read; partitions {unread} not up to {ends}"
+            )
             for message in consumer.consume(10_000, timeout=0.2):
                 error, partition = message.error(), message.partition() or 0
                 if error is None:
@@ -130,18 +131,18 @@ def _stored(message: Message) -> Stored:
 
 
 def log_ends(bootstrap_servers: str, topic: str, partitions: int) -> list[int]:
-    """Where each partition's log ends, transactions that are open included."""
-    with closing(_consumer(bootstrap_servers, "judge", "read_uncommitted")) as consumer:
+    """The log end of each partition, open transactions included."""
+    with closing(_consumer(bootstrap_servers, "reader", "read_uncommitted")) as consumer:
         return [_log_end(consumer, topic, number) for number in range(partitions)]
 
 
 def _log_end(consumer: Consumer, topic: str, partition: int) -> int:
-    """Asked again while the partition has no leader, or another one than the consumer knows."""
+    """Retries during a leader election."""
     deadline = time.monotonic() + SECONDS
     while True:
         try:
-            place = ConfluentPartition(topic, partition)
-            end: int = consumer.get_watermark_offsets(place, SECONDS)[1]
+            where = ConfluentPartition(topic, partition)
+            end: int = consumer.get_watermark_offsets(where, SECONDS)[1]
         except KafkaException as error:
             if error.args[0].code() not in ELECTING or time.monotonic() > deadline:
                 raise
@@ -153,12 +154,12 @@ def _log_end(consumer: Consumer, topic: str, partition: int) -> int:
 def group_offset(
     bootstrap_servers: str, group: str, topic: str, partition: int, *, wait: bool = True
 ) -> int:
-    """What the group has committed there; below 0 for nothing.
+    """The group's committed offset; negative if there is none.
 
-    ``wait`` for pending transactions; else what was committed before them.
+    ``wait`` for pending transactions; else the offset before them.
     """
     isolation = "read_committed" if wait else "read_uncommitted"
     with closing(_consumer(bootstrap_servers, group, isolation)) as consumer:
-        (place,) = consumer.committed([ConfluentPartition(topic, partition)], timeout=SECONDS)
-        offset: int = place.offset
+        (found,) = consumer.committed([ConfluentPartition(topic, partition)], timeout=SECONDS)
+        offset: int = found.offset
         return offset

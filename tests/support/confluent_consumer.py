@@ -1,4 +1,4 @@
-"""librdkafka's consumer, for tests of what brokers do."""
+"""librdkafka's consumer, for tests of brokers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from confluent_kafka import Consumer
 
 
 def confluent_consumer(servers: str, *topics: str, group: str = "g", **options: Any) -> Consumer:
-    """A consumer of ``topics``, from their beginning; ``options`` have underscores for dots."""
+    """A consumer of ``topics`` from their beginning; ``options`` use underscores for dots."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,

@@ -1,4 +1,4 @@
-"""Commands as pages of the documentation show them, with what they print"""
+"""Commands in the documentation, and their output."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ CLI_BLOCKS = BLOCK.findall(CLI_PAGE)
 
 
 def kprod_command(block: str) -> str:
-    """The command of ``kprod`` that a block shows: produce, topics and so on."""
+    """The subcommand of ``kprod`` in a block: produce, topics and so on."""
     found = re.search(r"kprod ([a-z-]+)", block)
     assert found
     return found[1]
 
 
 def commands(block: str) -> list[tuple[str, str]]:
-    """Each command of a block, and what the page says it prints."""
+    """Each command of a block with its output."""
     return [(shown.replace("\\\n", " "), printed) for shown, printed in COMMAND.findall(block)]
 
 
 def pattern(printed: str) -> re.Pattern[str]:
-    """What the page prints: other numbers, and anything in place of an ellipsis, are the same."""
+    """A pattern for the output, with any numbers, and any text for an ellipsis."""
     parts = []
     for part in re.split(rf"(\.\.\.|{NUMBER})", printed.strip()):
         is_number = re.fullmatch(NUMBER, part)

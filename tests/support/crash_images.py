@@ -1,4 +1,4 @@
-"""What would be on disk if the process died, at every change of a name or a size of a file."""
+"""Copies a directory before every rename, removal, truncation and creation of a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Recorder:
         self.found: list[Path] = []
 
     def record(self, event: str, args: tuple[Any, ...]) -> None:
-        """The state just before the event, unless another thread or place is concerned."""
+        """Copy the directory before the event, if this thread causes it."""
         if self._busy or threading.get_ident() != self._thread:  # brokers of other tests may run
             return
         if event == "open" and not self._creates(args):
@@ -50,9 +50,9 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 
 @contextmanager
 def crash_images(directory: Path, images: Path) -> Iterator[list[Path]]:
-    """Copies of ``directory`` under ``images``, one before each change within the ``with`` block.
+    """Copies of ``directory`` under ``images``, one before each change within the block.
 
-    Writes into open files are not seen: what a torn write leaves, a test makes of an image.
+    Writes to open files are not seen; tests create torn writes from a copy.
     """
     if not _hooked:
         sys.addaudithook(_hook)

@@ -1,4 +1,4 @@
-"""A TCP proxy that knows nothing of frames and cuts its connections at random bytes."""
+"""A TCP proxy that cuts its connections at random bytes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ UNCUT = 2**62
 class CutPlan(NamedTuple):
     """At most ``cuts`` connections are cut, each in one direction, chosen by ``seed``.
 
-    ``most_up`` and ``most_down``: bytes to the server, and to the client, that none outlives. One
-    in four ends within its first few hundred bytes, while the peers are still greeting each other.
+    ``most_up`` and ``most_down``: the maximum of bytes to the server and to the client. One in four
+    ends within a few hundred bytes, during the handshake.
     """
 
     seed: int
@@ -29,7 +29,7 @@ class CutPlan(NamedTuple):
 
 
 class CuttingProxy(LoopbackProxy):
-    """Passes bytes on. A cut ends the stream for both peers, for the client sometimes by a reset.
+    """Forwards bytes. A cut ends both connections, the client's sometimes by a reset.
 
     ``cuts`` counts those made.
     """
@@ -63,7 +63,7 @@ class CuttingProxy(LoopbackProxy):
         limit: int,
         to_client: asyncio.StreamWriter,
     ) -> None:
-        """At most ``limit`` bytes; then the connection is cut."""
+        """Forward ``limit`` bytes, then cut the connection."""
         with suppress(OSError):
             while limit > 0:
                 chunk = await source.read(min(limit, CHUNK))

@@ -1,4 +1,4 @@
-"""How often functions of Python are entered while something is done."""
+"""Counts calls of Python functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import CodeType, FrameType
 
 
 def entered(act: Callable[[], object], only: CodeType | None = None) -> int:
-    """By this thread; ``only`` that one counts."""
+    """The number of calls by this thread, of ``only`` this function if given."""
     count = 0
 
     def note(frame: FrameType, event: str, _argument: object) -> None:

@@ -1,9 +1,8 @@
 """Producers of every API, made and used before a fork, in the child and in the parent after it.
 
 Arguments: the broker, a function of ``tests.support.forks``, and "daemon" for a child that closes
-all descriptors it has inherited, and opens files. Prints for each API where the parent's first
-record, the child's and the parent's second one are, as each was told; and for the child's files
-whether they are what they were.
+all inherited descriptors and opens files. Prints for each API the offsets that were reported for
+the parent's first record, the child's and the parent's second; and whether each file is intact.
 """
 
 from __future__ import annotations
@@ -65,18 +64,18 @@ def by_report(call: str, topic: str) -> Send:
     producer = ConfluentProducer({"bootstrap.servers": SERVERS})
 
     def send(value: bytes) -> object:
-        told: list[Any] = []
+        results: list[Any] = []
         assert len(producer) == 0
-        producer.produce(topic, value, on_delivery=lambda e, m: told.append(e or m.offset()))
+        producer.produce(topic, value, on_delivery=lambda e, m: results.append(e or m.offset()))
         assert len(producer) == 1
         getattr(producer, call)(SECONDS)
-        return told[0]
+        return results[0]
 
     return send
 
 
 def by_loops(kind: Any, topic: str) -> Send:
-    """Each record in a loop of its own; the child also writes a topic new to the producer."""
+    """Each record in its own event loop; the child also writes to a new topic."""
     made: list[Any] = []
 
     async def send(value: bytes) -> object:
@@ -92,11 +91,11 @@ def by_loops(kind: Any, topic: str) -> Send:
 
 
 LOOPS: list[asyncio.AbstractEventLoop] = []
-"""Kept: asyncio closes the descriptors of a loop that is dropped, by their numbers."""
+"""Kept: a dropped loop would close descriptors by number."""
 
 
 def confluent_aio(topic: str) -> Send:
-    """For one loop of one process: the child is refused, and makes one of its own."""
+    """Bound to one loop of one process: the child's calls fail, and it makes its own."""
     LOOPS.append(asyncio.new_event_loop())
     made: list[AIOProducer] = []
 
@@ -111,8 +110,8 @@ def confluent_aio(topic: str) -> Send:
             LOOPS.append(asyncio.new_event_loop())
             inherited = made[0]
             for call in (send(value), inherited.flush(), inherited.close()):
-                told = _raised(partial(LOOPS[-1].run_until_complete, call))
-                assert "belongs to the event loop in which it was made" in told, told
+                error = _raised(partial(LOOPS[-1].run_until_complete, call))
+                assert "belongs to the event loop in which it was made" in error, error
             made.clear()
         return LOOPS[-1].run_until_complete(send(value))
 
@@ -124,7 +123,7 @@ def transactions(topic: str) -> Send:
     begun: list[Any] = []
 
     def send(value: bytes) -> object:
-        """The parent's transaction is not the child's. The child's begins by fencing the parent."""
+        """The child cannot use the parent's transaction; its own one fences the parent."""
         if value == b"first":
             producer.init_transactions()
             producer.begin_transaction()
@@ -143,7 +142,7 @@ def transactions(topic: str) -> Send:
 
 
 def queued(topic: str) -> Send:
-    """Records of the parent's that a child closes, flushes and drops: the parent sends them."""
+    """The parent sends its queued records although the child closes, flushes and drops them."""
     producers = [KafkaProducer(bootstrap_servers=SERVERS, linger_ms=60_000) for _ in range(4)]
     futures: list[Any] = []
 
@@ -152,13 +151,13 @@ def queued(topic: str) -> Send:
             futures.extend(producer.send(topic, value) for producer in producers)
             return None
         if value == b"child":
-            told = _raised(futures[0].get)
+            error = _raised(futures[0].get)
             reports = producers[1].flush(SECONDS), producers[2].close(SECONDS)
             assert all(report == DeliveryReport(0, 0, 0) for report in reports)
             assert "closed" in _raised(lambda: producers[2].send(topic, b"lost"))
             producers.clear()
             gc.collect()
-            return told
+            return error
         return sorted(future.get(SECONDS).offset for future in futures)
 
     return send
@@ -188,7 +187,7 @@ APIS: dict[str, Callable[[str], Send]] = {
 
 
 def _files_of_a_daemon(inherited: list[int]) -> list[tuple[int, IO[bytes]]]:
-    """Open under the numbers of what was inherited, each with its inode."""
+    """Files under the inherited descriptor numbers, each with its inode."""
     for fd in inherited:
         os.closerange(fd, fd + 1)
     files = [tempfile.TemporaryFile() for _ in inherited]  # noqa: SIM115
@@ -205,18 +204,18 @@ def _is_whole(inode_and_file: tuple[int, IO[bytes]]) -> bool:
 
 def main() -> None:
     sends = {name: api(name) for name, api in APIS.items()}
-    told = {name: [send(b"first")] for name, send in sends.items()}
+    results = {name: [send(b"first")] for name, send in sends.items()}
 
     inherited = [int(name) for name in os.listdir("/dev/fd") if int(name) > 2]
 
     def child() -> str:
         files = _files_of_a_daemon(inherited) if IS_DAEMON else []
-        told = {name: _told(send) for name, send in sends.items()}
+        offsets = {name: _send(send) for name, send in sends.items()}
         sends.clear()
         gc.collect()
-        return json.dumps({**told, "files": list(map(_is_whole, files))})
+        return json.dumps({**offsets, "files": list(map(_is_whole, files))})
 
-    def _told(send: Send) -> object:
+    def _send(send: Send) -> object:
         try:
             return send(b"child")
         except Exception as error:
@@ -224,12 +223,12 @@ def main() -> None:
 
     forks.await_quiet()
     in_child = json.loads(forks.in_child(FORK, child))
-    told["files"] = in_child.pop("files")
+    results["files"] = in_child.pop("files")
     for name, offset in in_child.items():
-        told[name].append(offset)
+        results[name].append(offset)
     for name, send in sends.items():
-        told[name].append(send(b"last"))
-    print(json.dumps(told))
+        results[name].append(send(b"last"))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

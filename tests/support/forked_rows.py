@@ -1,4 +1,4 @@
-"""Rows of a table, each run in a child process of its own: one that hangs or crashes ends alone."""
+"""Rows of a table, each in a child process, so that a hang or crash affects only one row."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ WAITS, CRASHES = "waits", "crashes"
 LIMIT = 30.0
 """Seconds for a row that should end."""
 HANGS = 2.0
-"""Seconds after which a row that should never end is believed."""
+"""Seconds after which a row counts as hanging, if it should hang."""
 AT_ONCE = 6
-"""Rows wait for most of their time: so many run beside each other."""
+"""How many rows run in parallel: they mostly wait."""
 
 
 class Row(NamedTuple):
-    """A call in a situation: what the original makes of it, and kprod if that differs.
+    """A call in a situation: the result of the original, and kprod's if it differs.
 
-    ``run`` gets the module to be tried and the address of a broker. It returns a word or two about
-    what has happened, or a list of such.
+    ``run`` gets the module and the address of a broker, and returns a description, or a list.
     """
 
     name: str
@@ -43,18 +42,18 @@ def outcome(call: Callable[..., Any], *given: Any) -> str:
     try:
         found = call(*given)
     except Exception as error:
-        (told,) = error.args[:1] or ("",)
-        if not hasattr(told, "txn_requires_abort"):
+        (cause,) = error.args[:1] or ("",)
+        if not hasattr(cause, "txn_requires_abort"):
             return type(error).__name__
-        fatal = " fatal" if told.fatal() else ""
-        return f"{type(error).__name__} {told.name()}{fatal}"
+        fatal = " fatal" if cause.fatal() else ""
+        return f"{type(error).__name__} {cause.name()}{fatal}"
     return repr(found) if found is None or isinstance(found, int) else type(found).__name__
 
 
 def main(rows: list[Row]) -> None:
     """Run every row with the module and the broker that ``sys.argv`` names, and print JSON.
 
-    Called by a program with one thread, which has made no client: it forks.
+    The caller must have one thread and no client: it forks.
     """
     name, servers = sys.argv[1:]
     module, ours = importlib.import_module(name), name.startswith("kprod")
@@ -64,34 +63,34 @@ def main(rows: list[Row]) -> None:
         now = time.monotonic()
         for row, child, reading in begun:
             limit = HANGS if row.expected(ours) == WAITS else LIMIT
-            found[row.name] = _heard(child, reading, now + limit)
+            found[row.name] = _result(child, reading, now + limit)
     json.dump(found, sys.stdout)
 
 
 def _begin(row: Row, module: Any, servers: str) -> tuple[int, int]:
-    """The child that runs a row, and where to read what becomes of it."""
+    """Fork a child that runs a row; its pid, and a pipe with the result."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.write(writing, json.dumps(row.run(module, servers)).encode())
         finally:
-            os._exit(0)  # not by the ways of the interpreter, which would wait for what hangs
+            os._exit(0)  # without the interpreter's shutdown, which might hang
     os.close(writing)
     return child, reading
 
 
-def _heard(child: int, reading: int, deadline: float) -> Any:
-    said = b""
+def _result(child: int, reading: int, deadline: float) -> Any:
+    text = b""
     while select.select([reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
         piece = os.read(reading, 65_536)
         if not piece:
             break
-        said += piece
+        text += piece
     else:
         os.kill(child, signal.SIGKILL)
     os.close(reading)
     _, status = os.waitpid(child, 0)
-    if said:
-        return json.loads(said)
+    if text:
+        return json.loads(text)
     return WAITS if os.waitstatus_to_exitcode(status) == -signal.SIGKILL else CRASHES

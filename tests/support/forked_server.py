@@ -1,4 +1,4 @@
-"""A WSGI application whose producer is made, and used, before the server forks its workers."""
+"""A WSGI application whose producer is used before the server forks its workers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ producer.send("answers", b"loaded").get(timeout=30)
 
 
 def answer(name: str) -> str:
-    """Store a record; the process, the record and where it is stored."""
+    """Store a record; the process id, the record and its offset."""
     stored = producer.send("answers", name.encode()).get(timeout=30)
     return f"{os.getpid()} {name} {stored.offset}"
 
 
 def application(environ: dict[str, str], start: Callable[..., object]) -> list[bytes]:
-    """Answer for the name that is the path."""
-    told = answer(environ["PATH_INFO"].removeprefix("/"))
+    """Answer with the path as the record's name."""
+    body = answer(environ["PATH_INFO"].removeprefix("/"))
     start("200 OK", [("Content-Type", "text/plain")])
-    return [told.encode()]
+    return [body.encode()]
 
 
 if __name__ == "__main__":  # a pool of processes is the server

@@ -1,4 +1,4 @@
-"""Servers that load an application, fork their workers, and answer: is each answer true?"""
+"""Checks servers that load an application and fork workers: each answer must be correct."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLIENTS = 4
 
 
 def check_pool(method: str, requests: int) -> None:
-    """A pool of multiprocessing, with workers made by ``method``."""
+    """Check a pool of multiprocessing with this start method."""
     with EmbeddedBroker(topics={"answers": 1}) as broker:
         command = "-W", "ignore", "-m", PROGRAM, method, str(requests)
         ran = run_python(*command, env=_environment(broker), seconds=10 * SECONDS)
@@ -31,7 +31,7 @@ def check_pool(method: str, requests: int) -> None:
 
 
 def check_server(command: Sequence[str], requests: int, log: Path) -> None:
-    """A web server: ``command`` with the address "{address}". It ends when it is told to."""
+    """Check a web server: ``command`` with "{address}" replaced. It must end at SIGTERM."""
     port = free_port()
     with EmbeddedBroker(topics={"answers": 1}) as broker, log.open("wb") as output:
         server = subprocess.Popen(
@@ -70,9 +70,9 @@ def _answer(port: int, number: int) -> str:
     try:
         connection.request("GET", f"/request-{number}")
         response = connection.getresponse()
-        told = response.read().decode()
-        assert response.status == 200, told
-        return told
+        body = response.read().decode()
+        assert response.status == 200, body
+        return body
     finally:
         connection.close()
 
@@ -82,16 +82,16 @@ def _processes(answers: list[str]) -> set[str]:
 
 
 def _check(broker: EmbeddedBroker, answers: list[str], requests: int) -> None:
-    """Each request was answered once, by more than one worker, and every record is where it says.
+    """Each request was answered once, by several workers, with the offset of its record.
 
-    Besides there is what the application has stored when it was loaded: once, or in each process.
+    The log may also have one record from loading the application, for each process.
     """
-    told = [answer.split() for answer in answers]
+    fields = [answer.split() for answer in answers]
     stored = {
         record.offset: record.value for record in read_back(broker.bootstrap_servers, "answers", 1)
     }
     assert len(_processes(answers)) > 1
-    assert sorted(name for _, name, _ in told) == sorted(f"request-{n}" for n in range(requests))
-    assert {int(offset): name.encode() for _, name, offset in told} == {
+    assert sorted(name for _, name, _ in fields) == sorted(f"request-{n}" for n in range(requests))
+    assert {int(offset): name.encode() for _, name, offset in fields} == {
         offset: value for offset, value in stored.items() if value != b"loaded"
     }

@@ -1,10 +1,8 @@
-"""Three ways to make a forked child; Python itself is told of the first only.
+"""Three ways to fork; Python knows only of the first.
 
-After the others Python does not set its own lock up anew in the child. So no thread of the parent
-may be waiting for it meanwhile, or the child can hang, whatever it runs: see ``await_quiet``.
-With glibc 2.36 the child hangs when it gives the lock up for the second or third time:
-``pthread_cond_signal`` waits there until the thread that waited has left, which the child does not
-have (``__condvar_quiesce_and_switch_g1``).
+After the others Python does not reinitialize the GIL in the child, which may hang if a thread of
+the parent waits for the GIL during the fork: see ``await_quiet``. (With glibc 2.36 it hangs at the
+second or third release of the GIL, in ``__condvar_quiesce_and_switch_g1``.)
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ from pathlib import Path
 import pytest
 
 LIBC = ctypes.PyDLL(None)
-"""Its functions are called with the GIL: the child's only thread has it."""
+"""Calls keep the GIL, so the child's only thread has it."""
 CLONE = {"x86_64": 56, "aarch64": 220}
-"""The number of the system call by machine."""
+"""The number of the system call."""
 
 
 def by_python() -> int:
@@ -43,7 +41,7 @@ def by_c() -> int:
 
 
 def by_system_call() -> int:
-    """``clone``, which goes past the C library."""
+    """``clone``, without the C library."""
     serve_waiting_threads()
     return int(LIBC.syscall(CLONE[platform.machine()], signal.SIGCHLD, 0, 0, 0, 0))
 
@@ -61,29 +59,29 @@ FORKS = [
 
 
 def in_child(fork: Callable[[], int], work: Callable[[], object]) -> str:
-    """What ``work`` returns in a child, as text; what it raises, as its type and its text."""
+    """The result of ``work`` in a child as text, or its exception's type and text."""
     reading, writing = os.pipe()
     child = fork()
     if child == 0:
         signal.alarm(50)
         try:
-            told = str(work())
+            result = str(work())
         except BaseException as error:
-            told = f"{type(error).__name__}: {error}"
-        os.write(writing, told.encode())
+            result = f"{type(error).__name__}: {error}"
+        os.write(writing, result.encode())
         os._exit(0)
     os.close(writing)
     if not select.select([reading], [], [], 60)[0]:
-        os.kill(child, signal.SIGKILL)  # it hangs, and holds what the test's process has open
+        os.kill(child, signal.SIGKILL)  # it hangs, and keeps descriptors open
     with open(reading) as pipe:
-        told = pipe.read()
+        result = pipe.read()
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    return told
+    return result
 
 
 def ended_within(child: int, seconds: float) -> bool:
-    """Wait until ``child`` ends with status 0; one that does not end is killed."""
+    """Whether ``child`` ends with status 0 in time; otherwise it is killed."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         ended, status = os.waitpid(child, os.WNOHANG)
@@ -96,17 +94,17 @@ def ended_within(child: int, seconds: float) -> bool:
 
 
 def serve_waiting_threads() -> None:
-    """Let threads that wait for the interpreter have it.
+    """Let threads that wait for the GIL have it.
 
-    A thread asks for it once it has waited for a switch interval (5 ms) in which no other thread
-    got it. A child that is forked while somebody asks gives the interpreter up, and waits for ever
-    for the thread that asked, which it does not have. After this, nobody asks for 5 ms.
+    A thread requests the GIL after waiting for a switch interval (5 ms). A child that is forked
+    during a request releases the GIL to a thread that it does not have, and hangs. After this call
+    there is no request for 5 ms.
     """
     time.sleep(0.001)
 
 
 def await_quiet() -> None:
-    """Wait until the other threads of this process have been asleep for a while."""
+    """Wait until the other threads of this process have slept for 50 ms."""
     quiet_since, seen = time.monotonic(), _switches()
     while time.monotonic() - quiet_since < 0.05:
         time.sleep(0.005)

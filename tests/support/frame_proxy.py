@@ -1,4 +1,4 @@
-"""A TCP proxy that knows Kafka's frames, and cuts connections at exact bytes of them."""
+"""A TCP proxy that parses Kafka's frames and cuts connections at exact bytes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ SIZE = 4
 
 @dataclass(frozen=True, slots=True)
 class Spoil:
-    """What becomes of one exchange. ``at`` is a position in bytes of a whole frame.
+    """The fault of one exchange. ``at`` is a byte position in the whole frame.
 
     ``how``:
 
     * "cut-request": the broker gets ``at`` bytes of the request, then both connections end
     * "cut-response": the client gets ``at`` bytes of the response, then both connections end
-    * "pass": nothing
+    * "pass": no fault
 
-    ``reset``: connections that end do so by a reset towards the client.
+    ``reset``: the client's connection ends by a reset.
     """
 
     api: ApiKey
@@ -34,7 +34,7 @@ class Spoil:
 
 
 class Sizes(NamedTuple):
-    """Bytes of the latest request of a kind, and of the latest response, with their size fields."""
+    """Sizes of the latest request and response of an API, with their size fields."""
 
     request: int = 0
     response: int = 0
@@ -47,7 +47,7 @@ class CutOff(Exception):
 class FrameProxy(LoopbackProxy):
     """Passes frames on. Not for producers with acks=0, whose requests have no response.
 
-    ``done`` counts what was spoiled, ``sizes`` tells how large messages were.
+    ``done`` counts faults, ``sizes`` has the sizes of messages.
     """
 
     def __init__(self, upstream_port: int) -> None:
@@ -57,28 +57,28 @@ class FrameProxy(LoopbackProxy):
         self._armed: deque[Spoil] = deque()
 
     def arm(self, *spoils: Spoil) -> None:
-        """Spoil the next requests of those kinds, one each, in this order. Thread-safe."""
+        """Apply these faults to the next requests of their APIs, in this order. Thread-safe."""
         self._armed.extend(spoils)
 
     @property
     def armed(self) -> int:
-        """How many are still to be spoiled."""
+        """The number of pending faults."""
         return len(self._armed)
 
     def take(self, api: ApiKey) -> Spoil | None:
-        """What is to become of a request that has just come."""
+        """The fault of a new request, or None."""
         if not self._armed or self._armed[0].api is not api:
             return None
         self.done += 1
         return self._armed.popleft()
 
     def note(self, api: ApiKey, *, request: int = 0, response: int = 0) -> None:
-        """Remember how large a message was."""
+        """Record the size of a message."""
         known = self.sizes.get(api, Sizes())
         self.sizes[api] = Sizes(request or known.request, response or known.response)
 
     def ways(self, client: Streams, server: Streams) -> list[Coroutine[Any, Any, None]]:
-        due: deque[tuple[ApiKey, Spoil | None]] = deque()  # of the answers still owed
+        due: deque[tuple[ApiKey, Spoil | None]] = deque()  # of the pending responses
 
         def asked(frame: bytes) -> tuple[ApiKey, Spoil | None]:
             api = ApiKey(int.from_bytes(frame[SIZE : SIZE + 2], "big"))
@@ -101,7 +101,7 @@ class FrameProxy(LoopbackProxy):
         exchange_of: Callable[[bytes], tuple[ApiKey, Spoil | None]],
         to_client: asyncio.StreamWriter,
     ) -> None:
-        """Until one side hangs up, or this connection is to be cut."""
+        """Forward frames until one side closes, or the connection is cut."""
         while True:
             frame = await read_frame(source)
             api, spoil = exchange_of(frame)

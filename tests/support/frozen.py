@@ -1,4 +1,4 @@
-"""Processes that do nothing for a while, as if their machine hung."""
+"""Freezes processes, as if their machine hung."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import signal
 import time
 from pathlib import Path
 
-_STATE = 0  # of the fields behind the name, which is in brackets and may hold anything
+_STATE = 0  # index among the fields after the name
 
 
 def freeze(pid: int) -> None:
-    """Stop a process; returns once it does nothing any more. ``thaw`` lets it go on."""
+    """Stop a process until ``thaw``, and wait until it has stopped."""
     os.kill(pid, signal.SIGSTOP)
     while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_STATE] != "T":
         time.sleep(0.001)
 
 
 def thaw(pid: int) -> None:
-    """Let a process go on where it was."""
+    """Resume a process."""
     os.kill(pid, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""An embedded broker with every kind of listener there is, and the options that lead to each."""
+"""An embedded broker with every kind of listener, and the producer options for each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MECHANISMS = ("none", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 def unsigned_token(lifetime: float = 3600.0) -> str:
-    """What the broker takes for a token if it is told of no other."""
+    """A token that the broker accepts by default."""
     claims = {"sub": USER, "exp": time.time() + lifetime}
     parts = [json.dumps(part).encode() for part in ({"alg": "none"}, claims)]
     return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts) + "."
@@ -29,7 +29,7 @@ def unsigned_token(lifetime: float = 3600.0) -> str:
 
 @dataclass(eq=False)
 class GuardedBroker:
-    """``options(protection, mechanism)`` are a producer's for the listener of that kind."""
+    """``options(protection, mechanism)``: a producer's options for that listener."""
 
     certificates: Certificates
     broker: EmbeddedBroker
@@ -43,7 +43,7 @@ class GuardedBroker:
         return {"bootstrap_servers": address, **self.secrets(protection, mechanism)}
 
     def secrets(self, protection: str, mechanism: str) -> dict[str, Any]:
-        """All but the address."""
+        """The options without the address."""
         protocol = "PLAINTEXT" if protection == "plain" else "SSL"
         options: dict[str, Any] = {}
         if protection != "plain":
@@ -58,7 +58,7 @@ class GuardedBroker:
         return {**options, "sasl_plain_username": USER, "sasl_plain_password": PASSWORD}
 
     def renew(self) -> None:
-        """New keys and certificates of the same authority, for both sides' new connections."""
+        """Issue new certificates for client and server, used by new connections."""
         self.certificates.issue("client", "client")
         server = self.certificates.issue("server", "localhost", "127.0.0.1")
         for context in self.contexts:
@@ -78,7 +78,7 @@ def guarded_broker(
     folder: Path | None = None,
     nodes: int = 1,
 ) -> Iterator[GuardedBroker]:
-    """``nodes`` with TCP listeners; one with ``folder``, with Unix domain sockets there instead."""
+    """``nodes`` with TCP listeners; with ``folder`` one node with Unix domain sockets there."""
     login = Authentication({USER: PASSWORD}, MECHANISMS[1:], session_lifetime=lifetime)
     contexts = {
         "plain": None,

@@ -1,4 +1,4 @@
-"""What a process holds as the kernel sees it: memory, open files, threads. Linux only."""
+"""A process's memory, open files and threads, from the kernel. Linux only."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ class HeldResources(NamedTuple):
     threads: int
 
     def __add__(self, other: object) -> HeldResources:
-        """Of two processes together. Pages that both share count twice."""
+        """The sum of two processes; shared pages count twice."""
         if not isinstance(other, HeldResources):
             return NotImplemented
         return HeldResources(*(mine + its for mine, its in zip(self, other, strict=True)))
 
 
 def held_resources(pid: int | str = "self") -> HeldResources:
-    """Of one process, this one by default. ``ProcessLookupError``: it has ended, or just ends."""
+    """Those of one process. ``ProcessLookupError``: it has ended."""
     folder = PROCESSES / str(pid)
     try:
         files, threads = (len(os.listdir(folder / name)) for name in ("fd", "task"))
         memory = resident_bytes(pid)
     except FileNotFoundError:
         raise ProcessLookupError(f"process {pid} has ended") from None
-    if memory == 0:  # it waits for its parent to ask how it ended
+    if memory == 0:  # a zombie
         raise ProcessLookupError(f"process {pid} has ended")
     return HeldResources(memory, files, threads)
 
 
 def resident_bytes(pid: int | str = "self") -> int:
-    """The first of them alone, which is quicker; 0 once it has ended, then FileNotFoundError."""
+    """Only the memory, which is faster; 0 for a zombie, then FileNotFoundError."""
     pages = (PROCESSES / str(pid) / "statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
@@ -57,24 +57,23 @@ class _MallocInfo(ctypes.Structure):
 
 
 def heap_bytes() -> int:
-    """What this process has allocated by ``malloc`` and not freed, whatever pages that takes.
+    """Bytes allocated by ``malloc`` and not freed, without Python's small objects. Needs glibc.
 
-    Without the memory of Python's own small objects. It does not depend on what the allocator
-    keeps for later, so a leak of a few bytes shows in it at once. Needs glibc.
+    Free memory that the allocator keeps does not count, so even a small leak is visible at once.
     """
-    told = ctypes.CDLL(None).mallinfo2
-    told.restype = _MallocInfo
-    found: _MallocInfo = told()
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = _MallocInfo
+    found: _MallocInfo = mallinfo2()
     return int(found.uordblks + found.hblkhd)
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """The processes that ``pid`` has started, and those that they have started, as they are now."""
+    """The current child processes of ``pid``, and theirs."""
     children: dict[int, list[int]] = {}
     for folder in PROCESSES.glob("[0-9]*"):
         try:
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has ended meanwhile
+        except OSError:  # it has just ended
             continue
         children.setdefault(parent, []).append(int(folder.name))
     unseen = [pid]

@@ -1,4 +1,4 @@
-"""Answers of brokers as bytes, written by hand: far more than was asked, and by the megabyte."""
+"""Builds broker responses byte by byte, for oversized and unexpected answers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def uvarint(number: int) -> bytes:
     return bytes(out) + bytes([number])
 
 
-def text(said: bytes) -> bytes:
+def text(data: bytes) -> bytes:
     """A compact string."""
-    return uvarint(len(said) + 1) + said
+    return uvarint(len(data) + 1) + data
 
 
 def array(items: Iterable[bytes]) -> bytes:
@@ -32,13 +32,13 @@ def array(items: Iterable[bytes]) -> bytes:
 
 
 def broker(node_id: int, host: bytes | None = None, port: int = 9092) -> bytes:
-    """One of Metadata 9 to 13."""
+    """Of Metadata 9 to 13."""
     host = b"broker-%d" % node_id if host is None else host
     return struct.pack(">i", node_id) + text(host) + struct.pack(">i", port) + b"\0\0"
 
 
 def partition(number: int, leader: int = 1, replicas: bytes = REPLICAS) -> bytes:
-    """One of Metadata 9 to 13."""
+    """Of Metadata 9 to 13."""
     return struct.pack(">hiii", 0, number, leader, 0) + replicas + replicas + NOBODY + b"\0"
 
 
@@ -60,29 +60,29 @@ def record_error(index: int, message: bytes = b"") -> bytes:
 
 
 def result(number: int, code: int = 0, errors: Iterable[bytes] = (), message: bytes = b"") -> bytes:
-    """What became of one partition, of Produce 9 to 13."""
+    """The result of one partition, of Produce 9 to 13."""
     head = struct.pack(">ihqqq", number, code, 0 if code == 0 else -1, -1, 0)
     return head + array(errors) + text(message) + b"\0"
 
 
 def produced(topics: Iterable[tuple[bytes, Iterable[bytes]]], tags: bytes = b"\0") -> bytes:
     """The body of Produce 9 to 12: results by topic."""
-    told = array(text(name) + array(results) + b"\0" for name, results in topics)
-    return told + struct.pack(">i", 0) + tags
+    responses = array(text(name) + array(results) + b"\0" for name, results in topics)
+    return responses + struct.pack(">i", 0) + tags
 
 
 def leaders(endpoints: Iterable[bytes]) -> bytes:
-    """The tagged field of a Produce answer that tells where leaders are."""
-    told = array(endpoints)
-    return b"\x01\x00" + uvarint(len(told)) + told
+    """The tagged field with leaders' endpoints of a Produce response."""
+    field = array(endpoints)
+    return b"\x01\x00" + uvarint(len(field)) + field
 
 
 def answering(body: bytes | Callable[[], bytes]) -> Answer:
-    """Those bytes, to whatever was asked."""
+    """Answer any request with these bytes."""
 
     def answer(_broker: ScriptedBroker, heard: Heard) -> bytes:
-        told = body() if callable(body) else body
-        message = heard.correlation_id.to_bytes(4, "big") + b"\0" + told
+        data = body() if callable(body) else body
+        message = heard.correlation_id.to_bytes(4, "big") + b"\0" + data
         return len(message).to_bytes(4, "big") + message
 
     return answer

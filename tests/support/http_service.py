@@ -1,4 +1,4 @@
-"""An HTTP server on loopback, in threads of its own; what it answers, others say."""
+"""An HTTP server on loopback in its own threads; subclasses define the answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kprod.broker import tls_context
 
 
 class Asked(NamedTuple):
-    """One request; its headers have names in lower case."""
+    """One request; header names are in lower case."""
 
     method: str
     path: str
@@ -27,7 +27,7 @@ class Answer(NamedTuple):
 
 
 class HttpService(ABC):
-    """Within its block it serves at ``url``; by HTTPS with ``certfile``."""
+    """Serves at ``url`` within its block; by HTTPS with ``certfile``."""
 
     def __init__(self, certfile: str | None = None) -> None:
         self._closing = threading.Event()
@@ -50,11 +50,11 @@ class HttpService(ABC):
             do_POST = do_GET
 
             def log_message(self, *_: Any) -> None:
-                """Nothing: some of it is secret."""
+                """Log nothing: requests contain secrets."""
 
         class Server(ThreadingHTTPServer):
             def handle_error(self, *_: Any) -> None:
-                """A client that does not trust us ends the connection."""
+                """A client that rejects the certificate closes the connection."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         if certfile is not None:
@@ -67,7 +67,7 @@ class HttpService(ABC):
 
     @abstractmethod
     def answer(self, asked: Asked) -> Answer | None:
-        """The answer; None if there is to be none. Threads: any."""
+        """The answer, or None for no answer. Called in any thread."""
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -1,4 +1,4 @@
-"""An exception out of nowhere, as Ctrl-C is: a signal handler that raises in the main thread."""
+"""An asynchronous exception like Ctrl-C: a signal handler that raises in the main thread."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from types import FrameType
 
 
 class Interrupted(KeyboardInterrupt):
-    """What the handler raises: not to be taken for a real Ctrl-C."""
+    """Raised by the handler; distinct from a real Ctrl-C."""
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Within the block SIGALRM raises Interrupted. Main thread only.
 
-    Garbage is collected before, not during the block: what a handler raises inside a finalizer or
-    the callback of a weak reference goes nowhere.
+    Garbage is not collected during the block: an exception raised in a finalizer would be lost.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -36,7 +35,7 @@ def interruptible() -> Iterator[None]:
 
 
 def repeat_until_interrupted(act: Callable[[], object], seconds: float) -> None:
-    """Call ``act`` again and again; ``seconds`` later it is interrupted, wherever it is."""
+    """Call ``act`` in a loop, and interrupt it after ``seconds``."""
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds)
         while True:

@@ -1,4 +1,4 @@
-"""A realm of MIT Kerberos with a key distribution centre of its own on loopback, by k5test."""
+"""A realm of MIT Kerberos with its own KDC on loopback, by k5test."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SERVICE = "kafka/127.0.0.1"
 
 
 def needed() -> None:
-    """Skips the test where Kerberos is not installed; where ``CI`` is set the test fails."""
+    """Skip the test if Kerberos is not installed; fail it if ``CI`` is set."""
     path = f"{os.environ['PATH']}:/usr/sbin"
     missing = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
     try:
         import gssapi  # noqa: F401
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # compiling it, Python warns of an escape sequence
+            warnings.simplefilter("ignore")  # an invalid escape sequence in its source
             import k5test  # noqa: F401
     except ImportError as error:
         missing.append(str(error))
@@ -32,10 +32,10 @@ def needed() -> None:
 
 
 class KerberosRealm:
-    """A user with a password, and brokers that are known as ``SERVICE``, with a key tab.
+    """A user with a password, and the principal ``SERVICE`` with a key tab for brokers.
 
-    ``environment`` is what programs need that log in: the realm, and a cache of tickets that is
-    empty until ``fetch_ticket``.
+    ``environment``: variables for programs that log in. The ticket cache is empty until
+    ``fetch_ticket``.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class KerberosRealm:
 
         os.environ["PATH"] += ":/usr/sbin"
         self._port = HeldPort()
-        place = f"127.0.0.1:{self._port.number}"
+        address = f"127.0.0.1:{self._port.number}"
         self._realm: Any = k5test.K5Realm(
             portbase=self._port.number,
             krb5_conf={
@@ -54,9 +54,9 @@ class KerberosRealm:
                     "rdns": "false",
                     "udp_preference_limit": "1",
                 },
-                "realms": {"$realm": {"kdc": place}},
+                "realms": {"$realm": {"kdc": address}},
             },
-            kdc_conf={"realms": {"$realm": {"kdc_listen": place, "kdc_tcp_listen": place}}},
+            kdc_conf={"realms": {"$realm": {"kdc_listen": address, "kdc_tcp_listen": address}}},
             create_host=False,
             get_creds=False,
             start_kdc=False,
@@ -76,9 +76,9 @@ class KerberosRealm:
         return self
 
     def start(self, *, clock_skew: int = 300) -> None:
-        """Start the key distribution centre; returns once it answers.
+        """Start the KDC, and wait until it answers.
 
-        ``clock_skew``: for how many seconds a ticket is good after its end, as clocks may differ.
+        ``clock_skew``: seconds for which an expired ticket is still accepted.
         """
         config = self.config.with_name("centre.conf")
         text = self.config.read_text()
@@ -86,11 +86,11 @@ class KerberosRealm:
         self._realm.start_kdc(env={**self._realm.env, "KRB5_CONFIG": str(config)})
 
     def stop(self) -> None:
-        """Stop it: nobody gets a ticket any more."""
+        """Stop the KDC: it issues no more tickets."""
         self._realm.stop_kdc()
 
     def fetch_ticket(self, lifetime: str = "1h") -> None:
-        """Put a ticket of the user's into the cache, in place of any other."""
+        """Replace the cached ticket by a new one of the user."""
         password = self._realm.password("user")
         self._realm.kinit(self._realm.user_princ, password, ["-l", lifetime])
 

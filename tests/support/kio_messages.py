@@ -1,7 +1,6 @@
-"""Messages as an independent implementation of the protocol reads and writes them.
+"""Messages read and written by kio, an independent implementation of the protocol.
 
-Thin covers over kio, which shares no code with ``kprod.wire``. Its reader is for bytes kprod
-wrote, never for damaged ones: a count that is too high makes it end the process.
+Its reader must not get damaged bytes: a count that is too high ends the process.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ NOTHING: dict[str, Any] = {
     "uuid": None,
     "datetime_i64": None,
 }
-"""Of fields that kio has no default for, by their type; a number is 0."""
+"""Defaults by type, for fields without a default in kio; a number is 0."""
 
 
 def response(api: int, version: int, **values: Any) -> memoryview:
     """The body of a response.
 
-    Structures within are dicts, error codes and milliseconds are numbers. What this version does
-    not have is left out; what is not given is empty or 0.
+    Structures are dicts, error codes and milliseconds are numbers. Fields that the version lacks
+    are ignored; missing values are empty or 0.
     """
     entity = made(_schema(api, version, EntityType.response), values)
     body = io.BytesIO()
@@ -43,7 +42,7 @@ def response(api: int, version: int, **values: Any) -> memoryview:
 
 
 def read_request(api: int, version: int, frame: bytes) -> tuple[Any, Any]:
-    """Header and body of a frame with its size prefix, all of which they must take up."""
+    """Header and body of a frame with its size prefix; no byte may be left over."""
     entity = _schema(api, version, EntityType.request)
     size = int.from_bytes(frame[:4], "big")
     assert size == len(frame) - 4
@@ -64,7 +63,7 @@ def _schema(api: int, version: int, kind: Any) -> Any:
 
 
 def made(entity: Any, values: dict[str, Any]) -> Any:
-    """An entity of kio's with these values."""
+    """A kio entity with these values."""
     return entity(
         **{
             name: convert(values[name]) if name in values else absent
@@ -76,7 +75,7 @@ def made(entity: Any, values: dict[str, Any]) -> Any:
 
 @cache
 def _plan(entity: Any) -> dict[str, tuple[Callable[[Any], Any], Any]]:
-    """What to make of the value of each field, and of none."""
+    """For each field the conversion of a value, and the default."""
     hints = get_type_hints(entity)
     return {field.name: _field(hints[field.name], field) for field in fields(entity)}
 
@@ -94,7 +93,7 @@ def _field(hint: Any, field: Field[Any]) -> tuple[Callable[[Any], Any], Any]:
 
 
 def _structure(hint: Any) -> Any:
-    """The entity within a hint, if there is one."""
+    """The entity type in a hint, or None."""
     if is_dataclass(hint):
         return hint
     return next((found for each in get_args(hint) if (found := _structure(each))), None)
@@ -111,7 +110,7 @@ def _scalar(kind: str) -> Callable[[Any], Any]:
 
 
 def _error_code(number: int) -> Any:
-    """One of kio's, or one that only other brokers know."""
+    """kio's error code, or a stand-in for an unknown number."""
     try:
         return ErrorCode(number)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Fails the last test of a file that leaves a producer behind.
+"""Fails the last test of a file that leaves a producer open.
 
-Such a producer looks for its broker as long as the process lives. The broker's port may be another
-test's by then, and what the producer logs is read by tests that expect no warning.
+Such a producer reconnects until the process ends, perhaps to another test's port, and its warnings
+appear in other tests.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import pytest
 
 SENDER_THREADS = "kprod-sender-"
 SECONDS = 120
-"""What a sender that was told to end may take on a machine that is busy."""
+"""Limit for closing a sender on a busy machine."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def no_producer_is_left() -> Iterator[None]:
-    """Look for the threads of senders that the tests of a file have started."""
+    """Check that the sender threads of a file's tests have ended."""
     before = _senders()
     yield
     deadline = time.monotonic() + SECONDS
     while left := _senders() - before:
-        gc.collect()  # a producer that was dropped is closed when it is collected
+        gc.collect()  # a dropped producer is closed by the collector
         if time.monotonic() > deadline:
-            pytest.fail(f"producers are left behind: {sorted(each.name for each in left)}")
+            pytest.fail(f"producers were not closed: {sorted(each.name for each in left)}")
         time.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""Messages of the formats 0 and 1 from nothing but struct, as brokers before 0.11 stored them."""
+"""Messages of formats 0 and 1, built with struct, as stored by brokers before 0.11."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import cramjam
 import lz4.frame
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4")
-"""Names by codec number; zstd is younger than these formats."""
+"""Names by codec number, without zstd, which these formats lack."""
 
 
 def _xerial(data: bytes) -> bytes:
-    """One block behind the stream header of Java's snappy library."""
+    """One block after the stream header of Java's snappy library."""
     block = bytes(cramjam.snappy.compress_raw(data))
     return b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, len(block)) + block
 
@@ -38,7 +38,7 @@ def legacy_message(
     timestamp: int | None = None,
     attributes: int = 0,
 ) -> bytes:
-    """One message; its timestamp is its offset if none is given, and none in format 0."""
+    """One message; its timestamp is by default its offset, and none in format 0."""
     time = struct.pack(">q", offset if timestamp is None else timestamp) if magic else b""
     checked = struct.pack(">bb", magic, attributes) + time + _field(key) + _field(value)
     return struct.pack(">qiI", offset, 4 + len(checked), zlib.crc32(checked)) + checked
@@ -57,7 +57,7 @@ def legacy_wrapper(
     keys: Sequence[bytes | None] = (),
     timestamp: int | None = None,
 ) -> bytes:
-    """A message that holds some, compressed, from offset ``first`` on."""
+    """A message that contains others, compressed, from offset ``first`` on."""
     start = 0 if magic else first
     inside = b"".join(
         legacy_message(

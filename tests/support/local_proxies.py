@@ -1,4 +1,4 @@
-"""A SOCKS5 and an HTTP proxy on loopback, as small as such can be"""
+"""A minimal SOCKS5 and HTTP proxy on loopback."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.support.loopback_proxy import LoopbackProxy, NotLetIn, Streams, copy
 CONNECTED = b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"
 
 
-class Wish(NamedTuple):
-    """A place to connect to, what the client is answered then, and what the place is sent."""
+class Target(NamedTuple):
+    """Where to connect, the answer to the client, and the first bytes to send there."""
 
     host: str
     port: int
@@ -24,10 +24,10 @@ class Wish(NamedTuple):
 
 
 class LocalProxy(LoopbackProxy):
-    """Speaks SOCKS5 (RFC 1928, 1929) and HTTP on ``port``; ``login`` is asked for if set.
+    """Speaks SOCKS5 (RFC 1928, 1929) and HTTP on ``port``, with ``login`` if set.
 
-    HTTP by CONNECT or with the whole address in the request. Names below ``example`` are this
-    machine. ``asked`` lists the places that were connected to.
+    HTTP by CONNECT or with an absolute URL. Names below ``example`` are this machine. ``asked``
+    lists the addresses of connections.
     """
 
     def __init__(self, login: tuple[str, str] | None = None) -> None:
@@ -39,16 +39,16 @@ class LocalProxy(LoopbackProxy):
         try:
             first = await client.reader.readexactly(1)
             if first == b"\x05":
-                wish = Wish(*await self._socks(*client), granted=CONNECTED)
+                upstream = Target(*await self._socks(*client), granted=CONNECTED)
             else:
-                wish = await self._http(first, *client)
-            self.asked.append(f"{wish.host}:{wish.port}")
-            here = "127.0.0.1" if wish.host.endswith(".example") else wish.host
-            server = Streams(*await asyncio.open_connection(here, wish.port))
+                upstream = await self._http(first, *client)
+            self.asked.append(f"{upstream.host}:{upstream.port}")
+            here = "127.0.0.1" if upstream.host.endswith(".example") else upstream.host
+            server = Streams(*await asyncio.open_connection(here, upstream.port))
         except (OSError, asyncio.IncompleteReadError, ValueError) as error:
             raise NotLetIn from error
-        client.writer.write(wish.granted)
-        server.writer.write(wish.request)
+        client.writer.write(upstream.granted)
+        server.writer.write(upstream.request)
         return server
 
     def ways(self, client: Streams, server: Streams) -> list[Coroutine[Any, Any, None]]:
@@ -77,16 +77,16 @@ class LocalProxy(LoopbackProxy):
 
     async def _http(
         self, first: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> Wish:
+    ) -> Target:
         head = first + await reader.readuntil(b"\r\n\r\n")
         expected = b"basic " + b64encode(":".join(self._login or ()).encode())
         if self._login and expected.lower() not in head.lower():
-            # Some repeat what they were told.
+            # Some proxies repeat the request, credentials included.
             writer.write(b"HTTP/1.1 407 " + head.replace(b"\r\n", b" ") + b"\r\n")
             writer.write(b"content-length: 0\r\n\r\n")
             raise NotLetIn
-        method, target = head.decode().split(" ")[:2]
-        host, _, port = target.removeprefix("http://").partition("/")[0].rpartition(":")
+        method, url = head.decode().split(" ")[:2]
+        host, _, port = url.removeprefix("http://").partition("/")[0].rpartition(":")
         if method == "CONNECT":
-            return Wish(host, int(port), granted=b"HTTP/1.1 200 OK\r\n\r\n")
-        return Wish(host, int(port), request=head)
+            return Target(host, int(port), granted=b"HTTP/1.1 200 OK\r\n\r\n")
+        return Target(host, int(port), request=head)

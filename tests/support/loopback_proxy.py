@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback in a thread of its own; what it does to a connection, others say."""
+"""A TCP proxy on loopback in its own thread; subclasses define what it forwards."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ class Streams(NamedTuple):
 
 
 class NotLetIn(Exception):
-    """A client goes nowhere."""
+    """The client's connection is rejected."""
 
 
 class LoopbackProxy(ABC):
     """Listens on ``port`` of loopback and connects to ``upstream_port`` for each client.
 
     ``port`` is known once the proxy was entered; ``upstream_port`` may be set later. With ``path``
-    it listens on a Unix domain socket there instead.
-    ``connections`` counts those accepted, ``refused`` those closed at once because upstream was not
-    there.
+    it listens on a Unix domain socket. ``connections`` counts accepted connections, ``refused``
+    those closed at once because upstream was down.
     """
 
     def __init__(self, upstream_port: int = 0, path: str | None = None) -> None:
@@ -50,7 +49,7 @@ class LoopbackProxy(ABC):
 
     @abstractmethod
     def ways(self, client: Streams, server: Streams) -> list[Coroutine[Any, Any, None]]:
-        """What passes bytes on, there and back; when one returns or raises, all streams end."""
+        """One coroutine per direction; when one returns or raises, both connections end."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -78,7 +77,7 @@ class LoopbackProxy(ABC):
         task = asyncio.get_running_loop().create_task(self._carry(Streams(reader, writer)))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
-        # A task that is cancelled before its first step closes nothing.
+        # A task that is cancelled before it starts would not close it.
         task.add_done_callback(lambda _: writer.close())
 
     async def _carry(self, client: Streams) -> None:
@@ -110,7 +109,7 @@ async def copy(
     target: asyncio.StreamWriter,
     change: Callable[[bytes], bytes] = bytes,
 ) -> None:
-    """Pass bytes on until they end."""
+    """Forward bytes until the end of the stream."""
     while chunk := await source.read(65_536):
         await write(target, change(chunk))
 
@@ -127,7 +126,7 @@ async def write(target: asyncio.StreamWriter, data: bytes) -> None:
 
 
 def reset_on_close(writer: asyncio.StreamWriter) -> None:
-    """Let the peer see a reset when ``writer`` is closed, and not the end of the stream."""
+    """Let ``close`` send a reset instead of the end of the stream."""
     connection: socket.socket = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
 
@@ -136,10 +135,9 @@ PATIENCE = 1.0
 
 
 async def close_streams(*writers: asyncio.StreamWriter) -> None:
-    """Close each one, with what it still has to deliver; at once, when we are cancelled.
+    """Flush and close each one; abort them when cancelled.
 
-    A transport that is still closing when its loop is gone complains whenever it is collected, in
-    the middle of some other test.
+    A transport that outlives its loop warns when it is collected, during another test.
     """
     try:
         for writer in writers:
@@ -152,15 +150,15 @@ async def close_streams(*writers: asyncio.StreamWriter) -> None:
 
 
 def abort_streams(*writers: asyncio.StreamWriter) -> None:
-    """Let nothing that is still to be delivered hold up ``close_streams``."""
+    """Close without flushing."""
     for writer in writers:
         writer.transport.abort()
 
 
 async def end_tasks(tasks: set[asyncio.Task[None]]) -> None:
-    """Wait a moment for tasks whose peers have gone, then cancel those that are left.
+    """Wait for tasks whose peers have disconnected, then cancel the others.
 
-    One that is cancelled while it opens a connection cannot close it: it does not have it yet.
+    A task that is cancelled while it opens a connection cannot close it.
     """
     if tasks:
         _, left = await asyncio.wait(tasks, timeout=PATIENCE)

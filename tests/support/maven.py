@@ -1,4 +1,4 @@
-"""What Maven fetches once and keeps below ``build/``, and tests that cannot be without it."""
+"""Artifacts that Maven downloads once to ``build/``; tests without them are skipped."""
 
 from __future__ import annotations
 
@@ -15,24 +15,21 @@ import pytest
 
 BUILD = Path(__file__).parents[2] / "build"
 SECONDS = 280
-LINES_TOLD = 20
+LOG_LINES = 20
 
 
 @functools.cache
 def fetched(folder: Path, what: str, *goal: str) -> str | None:
-    """Let the goal of Maven fill the folder, if it is not there; the reason when it still is not.
-
-    What a fetch that was stopped leaves half filled does not count.
-    """
+    """Let the Maven goal fill the folder if it is missing; the reason if that failed, else None."""
     if shutil.which("java") is None:
-        return f"{what} needs Java 17 or newer, and there is no java on PATH"
+        return f"{what} needs Java 17 or newer, but java is not on PATH"
     if folder.is_dir():
         return None
     if shutil.which("mvn") is None:
-        return f"{what} comes by Maven, and there is no mvn on PATH"
+        return f"{what} needs Maven, but mvn is not on PATH"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be fetching it
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be downloading it
         return None if folder.is_dir() else _fill(folder, what, goal)
 
 
@@ -42,18 +39,18 @@ def _fill(folder: Path, what: str, goal: tuple[str, ...]) -> str | None:
         command = ["mvn", "--quiet", "--batch-mode", *goal, f"-DoutputDirectory={complete}"]
         run = functools.partial(subprocess.run, capture_output=True, text=True, check=False)
         try:
-            ran = run(command, cwd=scratch, timeout=SECONDS)  # it notes there what it unpacks
+            ran = run(command, cwd=scratch, timeout=SECONDS)  # it writes its markers there
         except subprocess.TimeoutExpired:
-            return f"Maven did not bring {what} within {SECONDS} s"
+            return f"Maven did not download {what} within {SECONDS} s"
         if ran.returncode != 0:
-            told = "\n".join((ran.stdout + ran.stderr).splitlines()[:LINES_TOLD])
-            return f"Maven could not bring {what}:\n{told}"
+            output = "\n".join((ran.stdout + ran.stderr).splitlines()[:LOG_LINES])
+            return f"Maven could not download {what}:\n{output}"
         complete.rename(folder)
     return None
 
 
 def skip(why_not: str) -> NoReturn:
-    """Skip the test; where ``CI`` is set it fails."""
+    """Skip the test; fail it if ``CI`` is set."""
     if "CI" in os.environ:
         pytest.fail(why_not, pytrace=False)
     pytest.skip(why_not)

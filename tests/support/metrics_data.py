@@ -1,4 +1,4 @@
-"""Metrics as OpenTelemetry's own library reads them from the bytes of a ``MetricsData``."""
+"""Metrics of a serialized ``MetricsData``, parsed by OpenTelemetry's own library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CUMULATIVE = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
 
 
 class ToldMetric(NamedTuple):
-    """One number. ``kind`` is "gauge", "delta" or "cumulative"; times in nanoseconds."""
+    """One data point. ``kind`` is "gauge", "delta" or "cumulative"; times in nanoseconds."""
 
     name: str
     unit: str
@@ -23,12 +23,12 @@ class ToldMetric(NamedTuple):
 
 
 def read_metrics(data: bytes) -> list[ToldMetric]:
-    """Every metric, in order, as long as it has one point and no field unknown to the library."""
-    told = MetricsData.FromString(data)
-    assert told.SerializeToString(deterministic=True) == data
+    """Every metric, in order; each must have one data point and no unknown field."""
+    parsed = MetricsData.FromString(data)
+    assert parsed.SerializeToString(deterministic=True) == data
     return [
         _read(metric)
-        for of_resource in told.resource_metrics
+        for of_resource in parsed.resource_metrics
         for of_scope in of_resource.scope_metrics
         for metric in of_scope.metrics
     ]
@@ -40,7 +40,7 @@ def read_resource(data: bytes) -> dict[str, str]:
 
 
 def read_scope(data: bytes) -> tuple[str, str]:
-    """Name and version of what measured."""
+    """Name and version of the instrumentation scope."""
     (of_resource,) = MetricsData.FromString(data).resource_metrics
     scope = of_resource.scope_metrics[0].scope
     return scope.name, scope.version

@@ -1,4 +1,4 @@
-"""A network with mistakes in it, such as an application's own transport may have."""
+"""A network backend with bugs, as an application's own transport may have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kprod.transport.base import Backend, Readiness, Transport
 
 
 class MistakenBackend(Backend):
-    """Works as ``inner`` does, but calls named in ``failing`` raise what no backend may raise."""
+    """Delegates to ``inner``, but calls named in ``failing`` raise an unexpected exception."""
 
     def __init__(self, inner: Backend) -> None:
         self.failing: Collection[str] = ()
@@ -16,7 +16,7 @@ class MistakenBackend(Backend):
         self._transports: dict[Transport, MistakenTransport] = {}
 
     def check(self, call: str) -> None:
-        """Raise if this call is one of the failing."""
+        """Raise if this call has to fail."""
         if call in self.failing:
             raise ZeroDivisionError(f"a mistake in {call}")
 
@@ -28,7 +28,7 @@ class MistakenBackend(Backend):
 
     def watch(self, transport: Transport, *, write: bool) -> None:
         self.check("watch")
-        self._inner.watch(_inside(transport), write=write)
+        self._inner.watch(_inner(transport), write=write)
 
     def poll(self, timeout: float | None) -> list[Readiness]:
         self.check("poll")
@@ -38,7 +38,7 @@ class MistakenBackend(Backend):
         ]
 
     def forget(self, transport: Transport) -> None:
-        self._inner.forget(_inside(transport))
+        self._inner.forget(_inner(transport))
         self.check("forget")
 
     def wake(self) -> None:
@@ -75,6 +75,6 @@ class MistakenTransport(Transport):
         self._backend.check("close")
 
 
-def _inside(transport: Transport) -> Transport:
+def _inner(transport: Transport) -> Transport:
     assert isinstance(transport, MistakenTransport)
     return transport.inner

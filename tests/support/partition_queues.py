@@ -1,4 +1,4 @@
-"""Queues of partitions without an accumulator around them."""
+"""Partition queues without an accumulator."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SETTINGS = QueueSettings(10.0)
 
 
 def ignore(*_: object) -> None:
-    """Nobody is told."""
+    """A callback that does nothing."""
 
 
 def new_context(batch_size: int = 400, **parts: Any) -> AppendContext:
-    """What queues share; ``parts`` replace its own."""
+    """The context shared by queues; ``parts`` replace defaults."""
     given: dict[str, Any] = {
         "batch_max_size": batch_size,
         "clock": RecordClock(),
@@ -46,7 +46,7 @@ def new_queue(tp: TopicPartition = TP, settings: QueueSettings = SETTINGS, **par
 def new_batch(
     size: int = 400, delivery: Any = None, tp: TopicPartition = TP, **options: Any
 ) -> ProducerBatch:
-    """A batch that no queue knows."""
+    """A batch outside any queue."""
     pool = options.pop("pool", None) or BufferPool(size, size)
     return ProducerBatch(
         pool.allocate(size, 0), tp, delivery, options.pop("now", 0.0), write_limit=size, **options

@@ -1,4 +1,4 @@
-"""Mistakes planted on purpose in kprod's source: the proof that a test would notice a real one."""
+"""Plants bugs in kprod's source, to prove that a test detects them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANNOTATIONS = annotations.compiler_flag
 
 
 class Edit(NamedTuple):
-    """``new`` lines in the place of the ``old`` ones of a function; without these, before all."""
+    """Replaces the ``old`` lines of a function by ``new`` ones; without ``old`` they come first."""
 
     place: str
     old: list[str]
@@ -26,7 +26,7 @@ class Edit(NamedTuple):
 
 
 class Bug(NamedTuple):
-    """``seed`` is one that shows it. ``swaps`` are names, and what they stand for instead."""
+    """``seed`` detects it. ``swaps``: names and their replacements."""
 
     name: str
     seed: int
@@ -50,11 +50,10 @@ class Bug(NamedTuple):
 
 
 def bugs(text: str) -> tuple[Bug, ...]:
-    """Read them, each one in a paragraph.
+    """Parse bugs, one per paragraph.
 
-    First its name, and behind a bar its seed; then the place of a function, and below it changes as
-    a diff has them, whose indentation counts only within ``+``. Three points are lines between two
-    changes. Then perhaps another place.
+    First the name, a bar and the seed. Then for each changed function its dotted name and a diff,
+    in which indentation counts only within ``+`` lines; ``...`` separates two changes.
     """
     return tuple(_bug(paragraph.splitlines()) for paragraph in dedent(text).strip().split("\n\n"))
 
@@ -76,7 +75,7 @@ def _bug(lines: list[str]) -> Bug:
 
 
 def _find(place: str) -> tuple[Any, str, Any]:
-    """Whose attribute it is, its name, and what it is."""
+    """Owner, name and value of the attribute."""
     path, _, name = place.rpartition(".")
     try:
         owner: Any = import_module(path)
@@ -92,7 +91,7 @@ def _source(function: Any) -> str:
 
 
 def _changed(owner: Any, right: Any, edits: tuple[Edit, ...]) -> Any:
-    """The function with these changes; it is a property, or static, if it was."""
+    """The function with these changes."""
     function = getattr(right, "fget", None) or getattr(right, "__func__", right)
     lines = _source(function).splitlines()
     for edit in edits:
@@ -121,10 +120,10 @@ def _edited(lines: list[str], edit: Edit) -> list[str]:
         else:
             found.append(lines[at])
             at += 1
-    assert found != lines, f"{edit.place} has not these lines: {old}"
+    assert found != lines, f"{edit.place} does not have these lines: {old}"
     return found
 
 
 def _at(line: str, new: list[str]) -> list[str]:
-    """As far to the right as this line."""
+    """The new lines with the indentation of ``line``."""
     return [" " * (len(line) - len(line.lstrip())) + one for one in new]

@@ -1,4 +1,4 @@
-"""A thread that asks a pool for memory, and what became of it."""
+"""A thread that allocates memory from a pool."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Callable
 
 from kprod_ext import BufferPool, PooledBuffer
 
-PATIENCE = 30.0  # seconds no test needs; only a broken pool makes one wait that long
+PATIENCE = 30.0  # seconds; only a broken pool takes that long
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Return as soon as ``condition`` holds; AssertionError if it never does."""
+    """Return as soon as ``condition`` holds."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
+        assert time.monotonic() < deadline, "the condition never held"
         time.sleep(0.001)
 
 
 class PoolWaiter:
-    """Calls ``pool.allocate`` in a thread of its own; one who must wait is queued on return."""
+    """Calls ``pool.allocate`` in its own thread, and returns when that is waiting or done."""
 
     def __init__(self, pool: BufferPool, size: int, timeout: float = PATIENCE) -> None:
         self.outcome: PooledBuffer | BaseException | None = None
@@ -37,13 +37,13 @@ class PoolWaiter:
             self.outcome = error
 
     def buffer(self) -> PooledBuffer:
-        """The memory it got; waits for it."""
+        """Wait for the allocated memory."""
         self._thread.join(PATIENCE)
         assert isinstance(self.outcome, PooledBuffer), self.outcome
         return self.outcome
 
     def error(self) -> BaseException:
-        """The exception it got; waits for it."""
+        """Wait for the exception."""
         self._thread.join(PATIENCE)
         assert isinstance(self.outcome, BaseException), self.outcome
         return self.outcome

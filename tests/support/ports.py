@@ -1,4 +1,4 @@
-"""Free ports on loopback, for servers that cannot be asked which port they took."""
+"""Free ports on loopback, for servers that cannot report their port."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.waiting import await_true
 
 
 def free_port() -> int:
-    """A TCP port on 127.0.0.1 that nobody listens on at this moment."""
+    """A TCP port on 127.0.0.1 without a listener at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -16,10 +16,9 @@ def free_port() -> int:
 
 
 class HeldPort:
-    """A TCP port on 127.0.0.1 that the system gives to nobody else until ``release``.
+    """A TCP port on 127.0.0.1 that the system assigns to no other socket until ``release``.
 
-    For a server that comes back on its port after it was killed: it may listen here, again and
-    again, as long as it sets SO_REUSEADDR, which servers do.
+    A server with SO_REUSEADDR can listen on it, also after a restart.
     """
 
     def __init__(self) -> None:
@@ -33,13 +32,13 @@ class HeldPort:
 
 
 def await_listener(port: int, seconds: float = 300.0) -> None:
-    """Return once something accepts connections on ``port``; AssertionError if nothing does."""
-    why = f"nothing listens on 127.0.0.1:{port} after {seconds} s"
+    """Wait until a server accepts connections on ``port``."""
+    why = f"no server listens on 127.0.0.1:{port} after {seconds} s"
     await_true(lambda: listens(port), seconds, why)
 
 
 def listens(port: int) -> bool:
-    """Whether something accepts connections there now."""
+    """Whether a server accepts connections there now."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:

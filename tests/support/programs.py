@@ -1,4 +1,4 @@
-"""Programs of the tests, each an interpreter of its own."""
+"""Runs Python programs in their own process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ACTIVATED = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-"""As in an environment that is activated: Spark looks for its workers' python3 on the path."""
+"""As in an activated environment: Spark finds its workers' python3 on the path."""
 
 
 def run_python(
@@ -19,7 +19,7 @@ def run_python(
     cwd: Path = ROOT,
     env: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Python with these arguments, at the root of the checkout; ``check``: it must exit with 0."""
+    """Run Python in the checkout; ``check``: it must exit with 0."""
     ran = subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,

@@ -1,4 +1,4 @@
-"""Protobuf messages of two files, one of which imports the other; made without protoc"""
+"""Protobuf messages of two files, one importing the other, built without protoc."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 
 def add_field(message: Any, name: str, kind: str, of: str = "", *, repeated: bool = False) -> None:
-    """The next field of a message; ``of``: the type that a message or an enum has."""
+    """Add a field to a message; ``of``: the type's name of a message or an enum."""
     message.field.add(
         name=name,
         number=len(message.field) + 1,

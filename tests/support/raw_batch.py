@@ -1,4 +1,4 @@
-"""Record batches from nothing but struct: right by default, wrong in any field a test asks for."""
+"""Record batches built with struct: valid by default, with any field changed on request."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def _field(data: bytes | None) -> bytes:
 
 
 def raw_batch(values: Sequence[bytes | None] = (b"v",), **changes: Any) -> bytes:
-    """A batch of ``values`` that is not idempotent, at timestamp 1,000.
+    """A batch of ``values`` without producer id, at timestamp 1,000.
 
-    ``changes`` replaces header fields by name, ``payload`` everything behind the header; the CRC
-    fits what comes out, unless ``crc`` is given.
+    ``changes`` replace header fields by name, ``payload`` everything after the header; the CRC is
+    correct unless ``crc`` is given.
     """
     payload = b"".join(raw_record(number, value) for number, value in enumerate(values))
     payload = bytes(changes.pop("payload", payload))

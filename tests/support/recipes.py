@@ -1,4 +1,4 @@
-"""The files of options that docs/security.md shows, for tests to deliver records with."""
+"""The properties files in docs/security.md, for tests that use them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCK = re.compile(r"^```properties\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def recipe(heading: str) -> dict[str, str]:
-    """The options of the one file in that section."""
+    """The options of the only file in that section."""
     page = PAGE.read_text(encoding="utf-8")
     section = re.search(SECTION.format(re.escape(heading)), page, re.MULTILINE | re.DOTALL)
     assert section is not None, f"{PAGE.name} has no section {heading!r}"

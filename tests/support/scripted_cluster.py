@@ -1,4 +1,4 @@
-"""Brokers that hear every request and answer as a test tells them to; kio reads and writes."""
+"""Brokers with scripted answers; kio reads and writes their messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Heard(NamedTuple):
 
 
 Answer: TypeAlias = Callable[["ScriptedBroker", Heard], bytes | None]
-"""The bytes of a whole answer; b"" for none yet, None for none any more on this connection.
+"""The bytes of a whole answer; b"" for no answer, None for silence from now on.
 
 A ConnectionError cuts the connection.
 """
@@ -57,16 +57,16 @@ def frame(heard: Heard, **values: Any) -> bytes:
 
 
 def telling(**values: Any) -> Answer:
-    """An answer that says this, and nothing else."""
+    """An answer with these values."""
     return lambda _broker, heard: frame(heard, **values)
 
 
 def silence(_broker: ScriptedBroker, _heard: Heard) -> None:
-    """No answer at all, and none to what follows on the same connection."""
+    """No answer, and none to later requests of the connection."""
 
 
 def cut(_broker: ScriptedBroker, _heard: Heard) -> bytes:
-    """The connection breaks instead."""
+    """Break the connection."""
     raise ConnectionResetError("Connection reset by peer")
 
 
@@ -76,9 +76,9 @@ def refuse(
     leader: tuple[int, int] = (-1, -1),
     records: Mapping[int, str | None] | None = None,
 ) -> Answer:
-    """A Produce answer with an error code for every partition, and a hint at the leader.
+    """A Produce answer with this error code for every partition, and a leader hint.
 
-    ``records`` are to blame, each for what is said of it.
+    ``records``: the messages of invalid records by index.
     """
 
     def answer(broker: ScriptedBroker, heard: Heard) -> bytes:
@@ -90,7 +90,7 @@ def refuse(
 
 
 class ScriptedBroker:
-    """One broker; ``script`` holds what it does instead of the usual, for the next requests."""
+    """One broker; ``next`` sets answers other than the usual ones."""
 
     def __init__(self, cluster: ScriptedCluster, node_id: int, host: str, port: int) -> None:
         self.cluster = cluster
@@ -102,7 +102,7 @@ class ScriptedBroker:
         self._script: defaultdict[ApiKey, deque[Answer]] = defaultdict(deque)
 
     def next(self, api: ApiKey, *answers: Answer) -> None:
-        """What the next requests of this kind get, one each; then the usual again."""
+        """Answers to the next requests of this API, one each."""
         self._script[api].extend(answers)
 
     def count(self, api: ApiKey) -> int:
@@ -113,13 +113,13 @@ class ScriptedBroker:
         return _Connection(self)
 
     def answer(self, heard: Heard) -> bytes | None:
-        """The scripted answer, or the usual."""
+        """The scripted answer, or the usual one."""
         self.heard.append(heard)
         script = self._script[heard.api]
         return script.popleft()(self, heard) if script else self.usual(heard)
 
     def usual(self, heard: Heard) -> bytes:
-        """What a healthy broker says."""
+        """The answer of a healthy broker."""
         if heard.api is ApiKey.PRODUCE:
             return self.produce_answer(heard, self.cluster.store)
         if heard.api is ApiKey.METADATA:
@@ -138,7 +138,7 @@ class ScriptedBroker:
         leader: tuple[int, int] = (-1, -1),
         records: Mapping[int, str | None] = MappingProxyType({}),
     ) -> bytes:
-        """An answer in which ``store`` decides error code and base offset of every partition."""
+        """An answer with error code and base offset of every partition from ``store``."""
         hint: dict[str, Any] = {}
         if leader != (-1, -1):
             hint["current_leader"] = {"leader_id": leader[0], "leader_epoch": leader[1]}
@@ -152,13 +152,13 @@ class ScriptedBroker:
             for part in topic.partition_data:
                 tp = TopicPartition(self.cluster.name_of(topic), part.index)
                 code, offset = store(tp, list(read_batches(part.records)))
-                told = {"index": part.index, "error_code": code, "base_offset": offset}
-                parts.append({**told, "log_start_offset": 0, "record_errors": errors, **hint})
+                result = {"index": part.index, "error_code": code, "base_offset": offset}
+                parts.append({**result, "log_start_offset": 0, "record_errors": errors, **hint})
             named = {key: getattr(topic, key, None) for key in ("name", "topic_id")}
             topics.append({**named, "partition_responses": parts})
         if heard.body.acks == 0:
             return b""
-        found = self.cluster.brokers.get(leader[0])  # told where it is from version 10 on
+        found = self.cluster.brokers.get(leader[0])  # in answers from version 10 on
         return frame(
             heard,
             responses=topics,
@@ -168,7 +168,7 @@ class ScriptedBroker:
 
     @property
     def endpoint(self) -> dict[str, Any]:
-        """Where it is, as answers tell it."""
+        """Its address, as in answers."""
         return {"node_id": self.node_id, "host": self.host, "port": self.port}
 
 
@@ -187,14 +187,14 @@ class ScriptedCluster:
     cluster_id: str = "scripted"
 
     def add(self, node_id: int, host: str | None = None, port: int = 9092) -> ScriptedBroker:
-        """A broker that listens, and that metadata tells of."""
+        """Add a broker that listens and is in metadata."""
         host = host or f"broker-{node_id}"
         broker = self.brokers[node_id] = ScriptedBroker(self, node_id, host, port)
         self.listeners[host, port] = broker.accept
         return broker
 
     def name_of(self, topic: Any) -> str:
-        """The topic a Produce request means: newer versions name it by its id."""
+        """The name of a topic in a Produce request, which may have only its id."""
         name: str | None = getattr(topic, "name", None)
         if name is not None:
             return name
@@ -206,7 +206,7 @@ class ScriptedCluster:
         return [record.value for batch in batches for record in batch.records()]
 
     def store(self, tp: TopicPartition, batches: list[RecordBatch]) -> tuple[int, int]:
-        """Append, whatever it is, to a topic that exists; error code and base offset."""
+        """Append without checks to an existing topic; error code and base offset."""
         if tp.topic not in self.topics:
             return UNKNOWN_TOPIC_ID, -1
         log = self.log.setdefault(tp, [])
@@ -215,7 +215,7 @@ class ScriptedCluster:
         return 0, offset
 
     def metadata(self, names: list[str] | None) -> dict[str, Any]:
-        """The cluster as it is now, with the topics that were asked for."""
+        """The fields of a Metadata response for these topics."""
         return {
             "brokers": [broker.endpoint for broker in self.brokers.values()],
             "cluster_id": self.cluster_id,
@@ -242,7 +242,7 @@ class ScriptedCluster:
 
 
 def api_keys(offered: Mapping[ApiKey, tuple[int, int]]) -> list[dict[str, int]]:
-    """What an ApiVersions response says of these ranges."""
+    """The ``api_keys`` of an ApiVersions response."""
     return [
         {"api_key": api, "min_version": first, "max_version": last}
         for api, (first, last) in offered.items()
@@ -253,7 +253,7 @@ class _Connection:
     def __init__(self, broker: ScriptedBroker) -> None:
         self._broker = broker
         self._frames = FrameReader()
-        self._silent = False  # answers come in order: none may follow one that is left out
+        self._silent = False  # answers come in order: none may follow a missing one
 
     def receive(self, data: bytes) -> bytes:
         return b"".join(self._answer(message) for message in self._frames.feed(data))

@@ -1,4 +1,4 @@
-"""A producer, as applications have it, before brokers that do as a test tells them."""
+"""A real producer connected to scripted brokers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.support.scripted_cluster import ScriptedCluster
 
 
 def cluster_of(partitions: int = 1) -> ScriptedCluster:
-    """One broker, which leads so many partitions of the topic "t"."""
+    """One broker, leader of these partitions of topic "t"."""
     cluster = ScriptedCluster(topics={"t": [1] * partitions})
     cluster.add(1)
     return cluster
 
 
 def producer_before(cluster: ScriptedCluster, **options: Any) -> KafkaProducer:
-    """Bootstraps from ``broker-1``, be it there or not; everything happens within the process."""
+    """A producer that bootstraps from ``broker-1``, which need not exist, in memory."""
     options = {
         "bootstrap_servers": "broker-1:9092",
         "transport": lambda **_: MemoryBackend(cluster.listeners),

@@ -1,4 +1,4 @@
-"""A whole sender, driven by hand: a scripted cluster on one side, virtual time around it."""
+"""A whole sender with a scripted cluster, in virtual time."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ _queues: weakref.WeakSet[RecordAccumulator] = weakref.WeakSet()
 
 @pytest.fixture(autouse=True)
 def records_end() -> Iterator[None]:
-    """After a test, no record of a rig's is without an outcome.
+    """Fail a rig's remaining records after a test.
 
-    The garbage collector does not look into batches that go well, so it would never find the
-    queues that still had one, and the descriptor that the sender is woken by would stay open.
+    The garbage collector cannot find queues through their batches: descriptors would stay open.
     """
     yield
     over = ProducerClosedError("the test is over")
@@ -42,9 +41,9 @@ def records_end() -> Iterator[None]:
 
 
 class SenderRig:
-    """``options`` are the producer's; by default everything is as users have it, but linger 0.
+    """``options`` are the producer's, with their defaults except linger 0.
 
-    ``loads`` among them are told of queues and nodes. ``rng`` makes the sender's random choices,
+    ``loads`` among them watch queues and nodes. ``rng`` makes the sender's random choices,
     the same ones in every run.
     """
 
@@ -81,7 +80,7 @@ class SenderRig:
         _queues.add(self.sender.accumulator)
 
     def know(self, *topics: str) -> None:
-        """Let the sender learn of the topics, as if somebody had waited for them."""
+        """Let the sender look up the topics."""
         self.sender.metadata.used(dict.fromkeys(topics, self.clock.now))
         self.sender.metadata.request_update()
         assert self.run(lambda: all(self.sender.metadata.snapshot.topic(t) for t in topics))
@@ -89,7 +88,7 @@ class SenderRig:
     def queue(
         self, value: bytes = b"value", *, topic: str = "t", partition: int = 0
     ) -> FutureRecordMetadata:
-        """Queue a record, as ``send`` does once it knows the partition."""
+        """Queue a record, as ``send`` does with a known partition."""
         tp = TopicPartition(topic, partition)
         now = self.clock.wall_ms()
         result = self.sender.accumulator.append(tp, now, None, value, (), 0)
@@ -97,7 +96,7 @@ class SenderRig:
         return future
 
     def run(self, until: Callable[[], bool], seconds: float = 3600, most_turns: int = 500) -> bool:
-        """Take turns until something is so; False when ``seconds`` of virtual time did not do."""
+        """Iterate until the condition holds; False after ``seconds`` of virtual time."""
         deadline = self.clock.now + seconds
         self.backend.enough = until
         for _ in range(most_turns):
@@ -107,11 +106,13 @@ class SenderRig:
                 return True
             self.turns += 1
             self.sender.run_once()
-        raise AssertionError(f"{most_turns} turns in {self.clock.now - deadline + seconds:g} s")
+        raise AssertionError(
+            f"{most_turns} iterations in {self.clock.now - deadline + seconds:g} s"
+        )
 
 
 def rig_of(cluster: ScriptedCluster, **options: Any) -> SenderRig:
-    """A rig whose sender knows the topic "t"."""
+    """A rig whose sender knows topic "t"."""
     rig = SenderRig(cluster, **options)
     rig.know("t")
     return rig
@@ -121,7 +122,7 @@ MODES: dict[str, dict[str, Any]] = {
     "idempotent": {},
     "plain": {"enable_idempotence": False, "acks": 1},
 }
-"""Options of the two kinds of producers."""
+"""Options of both kinds of producers."""
 
 
 def error_of(future: FutureRecordMetadata) -> KprodError:

@@ -1,8 +1,7 @@
-"""A home of Spark whose Python workers find pyspark compiled.
+"""A SPARK_HOME without the archive of pyspark's sources.
 
-Spark puts an archive of pyspark's sources before all else on the path of its Python workers, and
-each of them compiles what it imports from there: half of what the workers of a short job take. A
-home without the archive leaves them the installed package, which is the same code.
+Spark puts that archive first on the path of its Python workers, and each of them compiles it: half
+of the time of a short job. Without it they import the installed package, which is the same code.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ PARTS = ("bin", "jars", "sbin")
 
 
 def pytest_configure() -> None:
-    """Let what tests start take that home, unless another one is set."""
+    """Set SPARK_HOME, unless it is set already."""
     found = find_spec("pyspark")
     if found is None or found.origin is None or "SPARK_HOME" in os.environ:
         return
@@ -27,6 +26,6 @@ def pytest_configure() -> None:
     home = BUILD / "spark-home" / name
     home.mkdir(parents=True, exist_ok=True)
     for part in PARTS:
-        with suppress(FileExistsError):  # of a run before, or another worker's
+        with suppress(FileExistsError):  # made by an earlier run or another worker
             (home / part).symlink_to(installed / part)
     os.environ["SPARK_HOME"] = str(home)

@@ -1,4 +1,4 @@
-"""Names of test cases that are the same in every process, as workers that share tests need them."""
+"""Test ids that are the same in every process, as pytest-xdist requires."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def steady_repr(value: object) -> str:
-    """What ``repr`` says, but not where the object lies."""
+    """``repr`` without addresses."""
     return ADDRESS.sub("", repr(value))

@@ -1,4 +1,4 @@
-"""Chance that always falls in the middle, so that jitter vanishes."""
+"""A random generator without jitter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 
 class SteadyRandom(random.Random):
-    """``uniform`` gives the middle of the range."""
+    """``uniform`` returns the middle of the range."""
 
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2

@@ -1,4 +1,4 @@
-"""An issuer of tokens on loopback, by HTTPS: the client credentials grant of RFC 6749, 4.4."""
+"""A token server on loopback (HTTPS): the client credentials grant of RFC 6749, 4.4."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ JSON = (("content-type", "application/json"),)
 
 
 class TokenServer(HttpService):
-    """Issues tokens valid for ``lifetime`` seconds to its ``clients``, of which it knows one.
+    """Issues tokens valid for ``lifetime`` seconds to its ``clients``.
 
-    ``authority`` is the file that vouches for its certificate. ``odd`` may be set meanwhile: it
-    then tells the answer to a request, or None for the usual one.
-    ``issued`` counts tokens, ``scopes`` lists what was asked for, ``queries`` by which addresses.
+    ``authority`` is its CA file. ``odd`` may override the answer to a request; None means the usual
+    one. ``issued`` counts tokens; ``scopes`` and ``queries`` list those of the requests.
     """
 
     def __init__(self, certfile: str, authority: str, lifetime: float = 3600.0) -> None:
@@ -48,5 +47,5 @@ class TokenServer(HttpService):
         self.issued += 1
         self.scopes.append(form.get("scope", []))
         token = unsigned_token(self.lifetime)
-        told = {"access_token": token, "token_type": "Bearer", "expires_in": self.lifetime}
-        return Answer(200, json.dumps(told).encode(), JSON)
+        answer = {"access_token": token, "token_type": "Bearer", "expires_in": self.lifetime}
+        return Answer(200, json.dumps(answer).encode(), JSON)

@@ -1,4 +1,4 @@
-"""Making and removing topics with confluent-kafka's admin client, on any broker."""
+"""Creates and deletes topics with confluent-kafka's admin client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECONDS = 120.0
 
 
 class TopicAdmin:
-    """Every call but ``delete`` returns once the cluster has done it; what it refuses is raised."""
+    """Every call but ``delete`` waits until the cluster is done; errors are raised."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -22,10 +22,9 @@ class TopicAdmin:
     def create(
         self, topic: str, partitions: int, *, replicas: int = 1, **config: str | int
     ) -> None:
-        """Make a topic, and wait for its leaders; ``config`` in Kafka's names, ``_`` for ``.``.
+        """Create a topic; ``config`` in Kafka's names, ``_`` for ``.``.
 
-        The controller's answer comes before a broker has learnt what it leads: a Produce request
-        would be answered with UNKNOWN_TOPIC_OR_PARTITION for a moment.
+        Then wait until brokers know their partitions, which may be after the controller's answer.
         """
         named = {name.replace("_", "."): str(value) for name, value in config.items()}
         wanted = NewTopic(
@@ -36,7 +35,7 @@ class TopicAdmin:
         await_true(lambda: self._led(topic, partitions), SECONDS)
 
     def _led(self, topic: str, partitions: int) -> bool:
-        """Whether the leader of every partition says where its log ends."""
+        """Whether every partition has a leader that knows its log end."""
         try:
             log_ends(self._bootstrap_servers, topic, partitions)
         except KafkaException:
@@ -44,11 +43,11 @@ class TopicAdmin:
         return True
 
     def await_brokers(self, count: int) -> None:
-        """Return once that many brokers may lead partitions; AssertionError if they never do."""
+        """Wait until there are that many brokers."""
         await_true(lambda: len(self._client.list_topics(timeout=SECONDS).brokers) == count, SECONDS)
 
     def await_in_sync(self, topic: str, replicas: int) -> None:
-        """Return once every partition has that many replicas in sync; AssertionError if never."""
+        """Wait until every partition has that many replicas in sync."""
 
         def in_sync() -> bool:
             found = self._client.list_topics(topic, SECONDS).topics[topic]
@@ -57,9 +56,9 @@ class TopicAdmin:
         await_true(in_sync, SECONDS)
 
     def delete(self, topic: str) -> None:
-        """Remove a topic. The brokers learn of it soon, and may store records meanwhile."""
+        """Delete a topic. Brokers may still store records for a moment."""
         self._client.delete_topics([topic], operation_timeout=SECONDS)[topic].result(SECONDS)
 
     def await_gone(self, topic: str) -> None:
-        """Return once a broker knows the topic no more, and refuses its records unread."""
+        """Wait until a broker no longer knows the topic, and rejects its records."""
         await_true(lambda: topic not in self._client.list_topics(timeout=SECONDS).topics, SECONDS)

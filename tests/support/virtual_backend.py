@@ -1,4 +1,4 @@
-"""The network within the process, waiting in virtual time."""
+"""The in-memory network, with virtual time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ HOUR = 3600.0
 
 
 class VirtualBackend(MemoryBackend):
-    """Where another backend would wait, this one moves a fake clock: no test waits for anything.
+    """Advances a fake clock instead of waiting.
 
-    A wait without limit, that of a sender with nothing to do, takes an hour. ``wakes`` counts calls
-    since the last wait. No time passes once ``enough`` is true.
+    An unlimited wait takes an hour. ``wakes`` counts calls since the last wait. No time passes once
+    ``enough()`` is true.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Waiting for what another thread or process does."""
+"""Waits for another thread or process."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 
 def await_true(condition: Callable[[], object], seconds: float = 300.0, why: str = "") -> None:
-    """Return once it holds; AssertionError, which says ``why``, if it does not in ``seconds``."""
+    """Wait until it holds; AssertionError with ``why`` after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, why or f"not so after {seconds} s: {condition}"
+        assert time.monotonic() < deadline, why or f"false after {seconds} s: {condition}"
         time.sleep(0.02)

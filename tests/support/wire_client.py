@@ -1,4 +1,4 @@
-"""A bare socket to a broker, for requests that no client library would send."""
+"""A plain socket to a broker, for requests that no client library sends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kprod.broker.protocol.messages import Message, request_schema, response_sch
 
 
 class WireClient:
-    """Sends frames or plain bytes; every wait ends with TimeoutError after two minutes."""
+    """Sends frames or raw bytes; timeouts are two minutes."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         host, _, port = bootstrap_servers.rpartition(":")
@@ -44,7 +44,7 @@ class WireClient:
         return data
 
     def is_closed_by_peer(self) -> bool:
-        """Waits for the other side to send something or to close."""
+        """Wait until the peer closes the connection or sends something."""
         try:
             return self._socket.recv(1) == b""
         except ConnectionError:

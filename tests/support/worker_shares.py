@@ -1,7 +1,6 @@
-"""Which tests a worker process takes together, and in which order: a scheduler for pytest-xdist.
+"""Which tests a worker process runs together, and in which order: a scheduler for pytest-xdist.
 
-Its own ``--dist=loadgroup`` reads the group of a test from a suffix of the test's id, which pytest
-9.2 does not let it add: every test was a group of its own, and each worker made every fixture.
+Its own ``--dist=loadgroup`` does not work with pytest 9.2: every test is a group of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 SHARED = {"shared_kafka": "shared_kafka", "cluster: SparkSession": "spark_cluster"}
-"""Names of shares, by how files of tests ask for what is expensive: one worker runs them all."""
+"""Text in a file that uses an expensive fixture, and the name of the share of all such files."""
 
 ALONE = (
     "tests/simulation/test_seeds.py",
@@ -29,7 +28,7 @@ ALONE = (
     "tests/spark/test_pipeline_command.py",
     "tests/integration/cli/test_demo.py",
 )
-"""Files whose tests are long and share nothing: any worker takes any of them."""
+"""Files with long independent tests: any worker runs any of them."""
 
 
 LONGEST_FIRST = (
@@ -54,12 +53,11 @@ LONGEST_FIRST = (
     "tests/property/",
     "tests/soak/",
 )
-"""Beginnings of names of shares that are handed out early, that none is under way when all others
-are over: by what they take alone, a share of Spark two minutes, those at the end seconds."""
+"""Prefixes of shares that are started first, the longest one first: from two minutes to seconds."""
 
 
 def share(nodeid: str) -> str:
-    """The name of what is handed out together with this test: by default, the tests of its file."""
+    """The share of this test: by default all tests of its file."""
     file = nodeid.partition("::")[0]
     if file in ALONE:
         return nodeid
@@ -74,12 +72,12 @@ def _sharing(file: str) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With workers: begin with what takes longest."""
+    """With workers: start the longest shares first."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=_turn)
+        items.sort(key=_position)
 
 
-def _turn(item: pytest.Item) -> int:
+def _position(item: pytest.Item) -> int:
     name = share(item.nodeid)
     starts = [name.startswith(start) for start in LONGEST_FIRST]
     return starts.index(True) if True in starts else len(LONGEST_FIRST)
@@ -97,12 +95,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
             return share(nodeid)
 
         def _reschedule(self, node: WorkerController) -> None:
-            """A worker that replaces another has nothing to choose from until it has collected."""
+            """A replacement worker gets no share before it has collected the tests."""
             if node in self.registered_collections:
                 super()._reschedule(node)
 
         def remove_node(self, node: WorkerController) -> str | None:
-            """Forget a worker. The test it ended in is not run again; those after it come first."""
+            """Remove a worker: the test that crashed it is not repeated, the rest runs next."""
             left: list[tuple[str, list[str]]] = [
                 (name, [test for test, done in tests.items() if not done])
                 for name, tests in self.assigned_work.pop(node).items()

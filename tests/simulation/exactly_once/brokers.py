@@ -143,7 +143,7 @@ class SimBrokers(running_cluster.RunningCluster):
             self.topics.extend(READ, number + 1)
         return TopicPartition(READ, number)
 
-    def set_cluster_id(self, cluster_id: str) -> None:
+    def become(self, cluster_id: str) -> None:
         """Nodes that start from now on have this cluster id."""
         self._logs.cluster_id = cluster_id
 

@@ -1,1 +1,1 @@
-"""Apache Kafka itself, from its own jars, as a process that tests start, kill and start again."""
+"""Apache Kafka, from its own jars, as a process."""

@@ -22,26 +22,26 @@ JVM = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 STAMPED = "-Dorg.slf4j.simpleLogger.showDateTime=true"
 STARTUP_SECONDS = 300.0
-LINES_TOLD = 20
+LOG_LINES = 20
 
-# The shell becomes the broker. What it leaves behind waits for the end of standard input, which
-# comes when the tests' process is gone, however it went, and then ends the broker too.
+# The shell becomes the broker. Its background child kills the broker at the end of standard input,
+# that is when the tests' process has ended.
 WITH_PARENT = 'exec 3<&0; { read -r _ <&3; kill -9 $$; } & exec "$@" 3<&- </dev/null'
 
 UTF8 = {**os.environ, "LC_ALL": "C.UTF-8"}
-"""Arguments may be any text, such as passwords of users: Java reads them by the locale."""
+"""Java decodes arguments, such as users' passwords, by the locale."""
 
 
 def class_archive(version: str) -> Path:
-    """The archive of classes that brokers of that version map, where it is made."""
+    """The path of the class archive of that version."""
     return CACHE / f"{version}.jsa"
 
 
 class Guards(NamedTuple):
-    """Further listeners by name with their protocols, what these need, and users of SCRAM.
+    """Further listeners' protocols by name, their properties, and users of SCRAM.
 
-    ``users`` as the storage tool takes them: ``SCRAM-SHA-256=[name=...,password=...]``. ``java``
-    are further arguments of the virtual machine, ``classes`` a folder with plugins of the broker.
+    ``users``: as for the storage tool, ``SCRAM-SHA-256=[name=...,password=...]``. ``java``: further
+    arguments of the virtual machine. ``classes``: a folder with plugins.
     """
 
     protocols: dict[str, str]
@@ -52,12 +52,11 @@ class Guards(NamedTuple):
 
 
 class ApacheKafka:
-    """Keeps its ports and its data from one start to the next; ``kill`` is SIGKILL.
+    """Keeps its ports and data when it restarts; ``kill`` is SIGKILL.
 
-    ``version`` is one that Maven knows. Clients that come by way of ``front_port``, a second
-    listener, are told that the broker is at ``told_port``: by default the same; otherwise the port
-    of something that stands between them. A broker that ``joins`` another is a node of its
-    cluster, ``node_id``. ``patience`` is how many seconds its start may take.
+    ``front_port`` is a second listener, whose advertised port is ``told_port`` (a proxy's) if set.
+    A broker that ``joins`` another is node ``node_id`` of its cluster. ``patience``: seconds that
+    its start may take.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class ApacheKafka:
         guards: Guards | None = None,
         patience: float = STARTUP_SECONDS,
     ) -> None:
-        self._classpath = f"{jars(version)}/*"  # first, for it may skip the test
+        self._classpath = f"{jars(version)}/*"  # first: it may skip the test
         self.version = version
         self._patience = patience
         self.node_id = CONTROLLER if joins is None else node_id
@@ -84,8 +83,8 @@ class ApacheKafka:
         self.data_dir = folder / "data"
         self._log = folder / "server.log"
         self._properties = folder / "server.properties"
-        told = front if told_port is None else told_port
-        listeners = {"DIRECT": (direct, direct), "FRONT": (front, told)}
+        advertised = front if told_port is None else told_port
+        listeners = {"DIRECT": (direct, direct), "FRONT": (front, advertised)}
         guarded = guards or Guards({}, {}, [])
         for name in guarded.protocols:
             port = HeldPort()
@@ -115,10 +114,9 @@ class ApacheKafka:
         return [*java, "-cp", self._classpath, main, *arguments]
 
     def _format_storage(self) -> None:
-        """Write what the storage tool writes: for one node with the same users always the same.
+        """Format with the storage tool, or copy its cached result, which saves a virtual machine.
 
-        The tool is a virtual machine of its own, as long as a third of a broker's start; its files
-        are kept beside the jars.
+        The result depends only on the node and its users.
         """
         arguments = ["format", "-t", CLUSTER_ID]
         arguments += [word for user in self._users for word in ("--add-scram", user)]
@@ -133,14 +131,14 @@ class ApacheKafka:
         )
         assert ran.returncode == 0, f"the storage cannot be formatted:\n{ran.stdout}{ran.stderr}"
         kept.parent.mkdir(exist_ok=True)
-        # Renamed when complete; another worker may have been first, with the same files.
+        # Renamed when complete; another worker may have stored the same files.
         with tempfile.TemporaryDirectory(dir=kept.parent) as scratch, suppress(OSError):
             shutil.copytree(self.data_dir, Path(scratch, "data")).rename(kept)
 
     def start(self) -> None:
-        """Start the broker; returns once it accepts connections, AssertionError if it never does.
+        """Start the broker, and wait until it accepts connections.
 
-        It listens only when it has caught up with the controller and recovered its logs.
+        It listens only after it has caught up with the controller and recovered its logs.
         """
         if not self.data_dir.exists():
             self._format_storage()
@@ -167,15 +165,15 @@ class ApacheKafka:
         return self._process.pid
 
     def log_tail(self) -> str:
-        """The last lines the broker wrote: warnings and errors, without the frames of stacks."""
+        """The last warnings and errors, without stack frames."""
         lines = self._log.read_text(errors="replace").splitlines()
-        return "\n".join([line for line in lines if not line.startswith("\t")][-LINES_TOLD:])
+        return "\n".join([line for line in lines if not line.startswith("\t")][-LOG_LINES:])
 
     def segments(self, topic: str, partition: int) -> list[Path]:
         return sorted(self.data_dir.glob(f"{topic}-{partition}/*.log"))
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill it, as a crash would."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -185,7 +183,7 @@ class ApacheKafka:
         process.wait(20)
 
     def close(self) -> None:
-        """End it for good; killed, for an orderly end takes seconds and keeps nothing we need."""
+        """Kill it, which is faster than an orderly end, and release its ports."""
         self.kill()
         for port in self._ports:
             port.release()
@@ -204,8 +202,7 @@ class ApacheKafka:
 
 CONTROLLER = 1
 
-# A broker that was killed may come back only when the controller has given up its predecessor: the
-# session is short, so that a restart takes a few seconds and not a dozen.
+# A killed broker may restart only after its session has expired: a short one saves seconds.
 SMALL = {
     "auto.create.topics.enable": "false",
     "broker.heartbeat.interval.ms": 300,
@@ -215,7 +212,7 @@ SMALL = {
     "log.cleaner.dedupe.buffer.size": 4_194_304,
     "log.initial.task.delay.ms": 1_000,
     "log.retention.check.interval.ms": 1_000,
-    "log.retention.ms": -1,  # records of tests may be from 1970, and stay all the same
+    "log.retention.ms": -1,  # records of tests may have timestamps of 1970
     "offsets.topic.num.partitions": 1,
     "offsets.topic.replication.factor": 1,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 300,
@@ -233,13 +230,13 @@ def server_properties(
     guards: Mapping[str, str] | None = None,
     more: Mapping[str, object] | None = None,
 ) -> str:
-    """The text of the file for node 1, which is the controller too, or for another.
+    """The text of ``server.properties``; node 1 is the controller too.
 
-    ``listeners`` by name: the port each has, and the one it tells of. Brokers use the first.
-    ``guards``: the protocols of those that are not PLAINTEXT; ``more``: further lines.
+    ``listeners`` by name: port and advertised port. Brokers use the first. ``guards``: the
+    protocols of those that are not PLAINTEXT; ``more``: further lines.
     """
     bound = [f"{name}://127.0.0.1:{ports[0]}" for name, ports in listeners.items()]
-    told = [f"{name}://127.0.0.1:{ports[1]}" for name, ports in listeners.items()]
+    advertised = [f"{name}://127.0.0.1:{ports[1]}" for name, ports in listeners.items()]
     guarded = guards or {}
     protocols = [f"{name}:{guarded.get(name, 'PLAINTEXT')}" for name in [*listeners, "CONTROLLER"]]
     if node_id == CONTROLLER:
@@ -252,7 +249,7 @@ def server_properties(
         "inter.broker.listener.name": next(iter(listeners)),
         "listener.security.protocol.map": ",".join(protocols),
         "listeners": ",".join(bound),
-        "advertised.listeners": ",".join(told),
+        "advertised.listeners": ",".join(advertised),
         "log.dirs": data_dir,
         **(more or {}),
     }

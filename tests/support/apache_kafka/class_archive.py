@@ -1,8 +1,6 @@
-"""Classes of Apache Kafka as an archive that its virtual machines map (JEP 350).
+"""Makes a class archive of Apache Kafka (JEP 350), which halves the CPU time of a broker's start.
 
-That is half of the CPU time of a broker's start. ``python -m
-tests.support.apache_kafka.class_archive`` makes the one of the newest version; a broker that starts
-takes the archive of its version if it is there.
+``python -m tests.support.apache_kafka.class_archive`` makes that of the newest version.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ SECONDS = 600
 
 
 def make_broker_archive(version: str) -> None:
-    """Let a broker start and end in order: what it has loaded by then is in its archive."""
+    """Start and stop a broker: it writes the classes that it has loaded."""
 
     def run(into: Path) -> None:
         guards = Guards({}, {}, [], java=(f"-XX:ArchiveClassesAtExit={into}",))
@@ -29,14 +27,14 @@ def make_broker_archive(version: str) -> None:
             tempfile.TemporaryDirectory() as folder,
             ApacheKafka(Path(folder, "broker"), version, guards=guards, patience=SECONDS) as broker,
         ):
-            os.kill(broker.pid, signal.SIGTERM)  # an orderly end, behind which it is written
+            os.kill(broker.pid, signal.SIGTERM)  # it writes the archive before it exits
             os.waitid(os.P_PID, broker.pid, os.WEXITED | os.WNOWAIT)
 
     make_archive(class_archive(version), run)
 
 
 def make_archive(archive: Path, run: Callable[[Path], None]) -> None:
-    """``run`` makes the archive if it is missing; what it leaves half done does not count."""
+    """Let ``run`` make the archive if it is missing; an incomplete one is not used."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     with archive.with_suffix(".jsa.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making it

@@ -1,4 +1,4 @@
-"""Listeners of Apache Kafka for TLS and for every login."""
+"""Listeners of Apache Kafka for TLS and for every SASL mechanism."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODULE = "org.apache.kafka.common.security.{} required {};"
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required {};"
 ODD_USER = "carol"
 ODD_PASSWORD = "½ ﬁ a\u00a0b soft\u00adhyphen 🔑 كلمة-1 e\u0301"
-"""What SASLprep (RFC 4013) changes or forbids: brokers keep it as it is. Names are ASCII there."""
+"""Text that SASLprep (RFC 4013) changes or forbids; brokers do not apply SASLprep."""
 PROTOCOLS = {
     "TLS": "SSL",
     "MTLS": "SSL",
@@ -31,7 +31,7 @@ PROTOCOLS = {
 
 
 def java_keystore(certificates: Certificates) -> str:
-    """The server's key as PKCS#8, as Java wants it."""
+    """The server's key as PKCS#8, the format that Java reads."""
     data = Path(certificates.server).read_bytes()
     key = load_pem_private_key(data, None)
     plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -74,7 +74,7 @@ def guards(certificates: Certificates) -> Guards:
 
 
 def with_kerberos(guards: Guards, realm: KerberosRealm) -> Guards:
-    """A listener more, for the tickets of that realm; logins last for a second."""
+    """Add a listener for tickets of that realm; logins last for a second."""
     login = KERBEROS.format(
         f'useKeyTab=true storeKey=true keyTab="{realm.keytab}" principal="{SERVICE}@{realm.name}"'
     )

@@ -1,6 +1,6 @@
-"""Apache Kafka's jars: fetched by Maven once per version, kept below ``build/``.
+"""Apache Kafka's jars: downloaded by Maven once per version, kept below ``build/``.
 
-``python -m tests.support.apache_kafka.jars`` fetches what a run's tests need, and skips nothing.
+``python -m tests.support.apache_kafka.jars`` downloads those that a run needs.
 """
 
 from __future__ import annotations
@@ -16,18 +16,14 @@ from tests.support.tier import FULL
 NEWEST = "4.3.1"
 OLDER = "3.9.2"
 OLDER_TOO = pytest.param(OLDER, marks=pytest.mark.full)
-"""The older version where both are tested: in the full run only."""
+"""A parameter: the older version, in the full run only."""
 
 POM = Path(__file__).with_name("pom.xml")
 CACHE = BUILD / "apache-kafka"
 
 
 def jars(version: str) -> Path:
-    """The folder with all jars of a broker of that version.
-
-    Skips the test where there is no Java or no Maven, or Maven gets nothing, and says so; where
-    ``CI`` is set the test fails.
-    """
+    """The folder with all jars of a broker; without them the test is skipped, or fails in CI."""
     if why_not := _why_not(version):
         skip(why_not)
     return CACHE / version

@@ -1,4 +1,4 @@
-"""The same requests to two brokers, and answers in a form that can be compared."""
+"""Requests to send to two brokers, and their answers in a form that can be compared."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ OWN: Final = frozenset(
         "controller_id",
     }
 )
-"""Fields that are each broker's own, or that two brokers may word differently."""
+"""Fields that may differ between two brokers."""
 
 
 Named = tuple[ApiKey, str, Message]
 
 
 def requests(topic: str) -> Iterator[Named]:
-    """Requests about a topic with one partition, with a name each, in an order that matters."""
+    """Named requests about a topic with one partition; their order matters."""
     yield from _about_records(topic)
     yield from _about_groups(topic)
     yield from _administration(topic)
 
 
 def _on(topic: str, **more: Any) -> list[Message]:
-    """One partition of a topic, under every name that fields for it have."""
+    """One partition of a topic, under all of its field names."""
     part = {"partition": 0, "partition_index": 0, "index": 0, "current_leader_epoch": -1}
     entry = {**part, "leader_epoch": 0, "partition_max_bytes": 9999, **more}
     names = ("partitions", "partition_data")
@@ -106,18 +106,18 @@ def _about_records(topic: str) -> Iterator[Named]:
 
 def _about_groups(topic: str) -> Iterator[Named]:
     group = {"group_id": "g", "topics": _on(topic, committed_offset=1, committed_metadata="m")}
-    member = {"generation_id": 5, "member_id": "nobody"}
+    member = {"generation_id": 5, "member_id": "unknown"}
     yield ApiKey.FIND_COORDINATOR, "group", {"key": "g", "coordinator_keys": ["g"]}
     yield ApiKey.OFFSET_COMMIT, "simple", {**group, "generation_id_or_member_epoch": -1}
-    yield ApiKey.OFFSET_COMMIT, "stranger", {**group, "generation_id_or_member_epoch": 3}
+    yield ApiKey.OFFSET_COMMIT, "unknown member", {**group, "generation_id_or_member_epoch": 3}
     yield ApiKey.OFFSET_FETCH, "committed", {**group, "groups": [group]}
-    yield ApiKey.HEARTBEAT, "stranger", {**member, "group_id": "g"}
-    yield ApiKey.SYNC_GROUP, "stranger", {**member, "group_id": "g"}
-    yield ApiKey.LEAVE_GROUP, "stranger", {**member, "group_id": "g", "members": [member]}
+    yield ApiKey.HEARTBEAT, "unknown member", {**member, "group_id": "g"}
+    yield ApiKey.SYNC_GROUP, "unknown member", {**member, "group_id": "g"}
+    yield ApiKey.LEAVE_GROUP, "unknown member", {**member, "group_id": "g", "members": [member]}
     for what, join in (
         ("short session", {"group_id": "g", "session_timeout": 1}),
         ("no group", {"group_id": "", "session_timeout": 10_000}),
-        ("stranger", {"group_id": "g", "session_timeout": 10_000, "member_id": "nobody"}),
+        ("unknown member", {"group_id": "g", "session_timeout": 10_000, "member_id": "unknown"}),
     ):
         protocols = [{"name": "range", "metadata": b""}]
         yield (
@@ -174,7 +174,7 @@ def _administration(topic: str) -> Iterator[Named]:
 
 
 def answer(client: WireClient, api: ApiKey, version: int, values: Message) -> Any:
-    """What a broker answers, as nested mappings without the fields of its own."""
+    """A broker's answer as nested mappings, without the fields that may differ."""
     client.send(api, version, values)
     return plain(client.receive(api, version)[1])
 
