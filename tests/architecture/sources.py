@@ -9,7 +9,7 @@ CODE_FOLDERS = ("kprod", "kprod_ext", "tests", "benchmarks")
 
 
 def files(*suffixes: str, folders: tuple[str, ...] = CODE_FOLDERS) -> list[Path]:
-    """Every file below ``folders`` that ends in one of ``suffixes``, in a stable order."""
+    """All files below ``folders`` with one of these suffixes, sorted."""
     return sorted(
         path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in suffixes
     )

@@ -1,4 +1,4 @@
-"""The diagrams of the documentation show what the code has."""
+"""The diagrams of the documentation match the code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools.diagrams import DIAGRAMS, PLACE, drawn_edges
 
 
 @pytest.mark.parametrize("name", DIAGRAMS)
-def test_a_diagram_shows_every_move_of_the_code(name: str) -> None:
+def test_a_diagram_has_the_transitions_of_the_code(name: str) -> None:
     make, _ = DIAGRAMS[name]
     edges = set(make())
     assert len(edges) > 5
@@ -18,9 +18,9 @@ def test_a_diagram_shows_every_move_of_the_code(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DIAGRAMS)
-def test_the_calls_of_the_application_are_named(name: str) -> None:
-    make, told = DIAGRAMS[name]
+def test_a_diagram_names_the_calls_of_the_application(name: str) -> None:
+    make, label = DIAGRAMS[name]
     drawing = ET.parse(PLACE / f"{name}.svg").getroot()
-    assert drawing.attrib["aria-label"] == told
+    assert drawing.attrib["aria-label"] == label
     texts = {text.strip() for text in drawing.itertext()}
     assert {call for call in make().values() if call} <= texts

@@ -1,4 +1,4 @@
-"""``import kprod`` stays cheap, and needs nothing that only Linux has."""
+"""``import kprod`` is cheap, and works without Linux-only modules."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ producer.close()
 
 
 def loaded(script: str, *arguments: str) -> set[str]:
-    """Which of the expensive modules a fresh interpreter has after running ``script``."""
+    """The expensive modules that a new interpreter has loaded after ``script``."""
     script += f"\nprint(*[m for m in {EXPENSIVE!r} if m in sys.modules])"
     return set(run_python("-c", script, *arguments).stdout.split())
 
 
-def test_import_kprod_pulls_in_nothing_expensive() -> None:
+def test_importing_kprod_loads_no_expensive_module() -> None:
     assert loaded("import kprod, sys") == set()
 
 
-def test_the_first_record_pulls_in_transport_and_checksum() -> None:
+def test_the_first_record_loads_only_transport_and_checksum() -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         found = loaded(f"import kprod, sys\n{SENDING}", broker.bootstrap_servers)
-    # What these two import in turn differs with the version of Python.
+    # The dependencies of these two depend on the version of Python.
     assert found == {"kprod.transport.tcp"} | loaded("import crc32c, socket, sys")
 
 
-def test_a_broker_leaves_hypothesis_to_those_who_import_it() -> None:
-    """kio, which it reads messages with, would import it where it is installed."""
+def test_the_broker_does_not_import_hypothesis() -> None:
+    """kio imports it where it is installed."""
     script = "import sys, kprod.broker\nassert 'hypothesis' not in sys.modules\nimport hypothesis"
     run_python("-c", script)
 
 
-def test_sending_many_loads_no_asyncio() -> None:
+def test_send_many_does_not_load_asyncio() -> None:
     sending = SENDING.replace('send("t", b"value", key=b"key")', 'send_many("t", [b"value"])')
     with EmbeddedBroker(topics={"t": 1}) as broker:
         found = loaded(f"import kprod, sys\n{sending}", broker.bootstrap_servers)
@@ -65,7 +65,7 @@ for module, names in {
         if hasattr(module, name):
             delattr(module, name)
 """
-"""Takes away what macOS does not have; the modules before it use them where they are."""
+"""Removes what macOS lacks, after importing the modules of the library that use it."""
 IMPORT_ALL = """
 import importlib, pkgutil, kprod
 
@@ -97,17 +97,17 @@ main()
 """
 
 
-def test_every_module_can_be_imported_without_what_only_linux_has() -> None:
+def test_every_module_can_be_imported_without_linux_features() -> None:
     run_python("-c", LINUX_ONLY + IMPORT_ALL)
 
 
-def test_an_embedded_broker_serves_without_what_only_linux_has() -> None:
+def test_the_embedded_broker_works_without_linux_features() -> None:
     ran = run_python("-c", LINUX_ONLY + SERVE, env=os.environ | {"KPROD_PORTABLE": "1"})
     assert ran.stdout == "1000\n"
 
 
-def test_records_are_delivered_and_measured_without_what_only_linux_has() -> None:
+def test_kprod_perf_works_without_linux_features() -> None:
     with EmbeddedBroker(topics={"kprod-perf": 2}) as broker:
         program = f"{LINUX_ONLY}\nSERVERS = {broker.bootstrap_servers!r}\n{MEASURE}"
         run_python("-c", program)
-        assert len(broker.records("kprod-perf")) == 1000 + 1000  # and those before the clock starts
+        assert len(broker.records("kprod-perf")) == 1000 + 1000  # and the warm-up

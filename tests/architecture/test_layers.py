@@ -1,4 +1,4 @@
-"""What compiled code may import, the locks of the code, and the packages that it imports."""
+"""Imports and exceptions of compiled code, locks, and imported packages."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ IMPORT = re.compile(
     r"^\s*(?:c?import\s+kprod\b(?!_)|from\s+kprod(?:\.[\w.]*)?\s+c?import)", re.MULTILINE
 )
 VARIABLES = {"failure"}
-"""Hold exceptions that others have made."""
+"""Variables that hold an exception from elsewhere."""
 RAISE = re.compile(r"^\s*raise[ \t]+([\w.]+)", re.MULTILINE)
 
 
 def test_compiled_code_never_imports_kprod() -> None:
-    compiled = [path for path in _sources() if path.suffix != ".pyi"]  # which may name its types
+    compiled = [path for path in _sources() if path.suffix != ".pyi"]  # stubs may use its types
     assert not [_name(path) for path in compiled if IMPORT.search(path.read_text())]
 
 
-def test_compiled_code_raises_only_built_in_exceptions_and_what_it_was_given() -> None:
+def test_compiled_code_raises_only_built_in_or_given_exceptions() -> None:
     foreign = [
         f"{_name(path)}: {raised}"
         for path in _sources()
@@ -49,18 +49,18 @@ def _name(path: Path) -> str:
 
 MADE = re.compile(r"\bthreading\.(?:R?Lock|Event|Condition|(?:Bounded)?Semaphore|Barrier|Timer)\(")
 IMPORTED = re.compile(r"\b(?:from threading c?import|import threading as)\b")
-BELL = "a bell: one thread takes it by name, another one releases it by name"
+SIGNAL = "a signal: one thread acquires it explicitly, another one releases it"
 REASONS = {
-    "kprod/confluent/credentials.py": BELL,
-    "kprod/latch.py": BELL,
-    "kprod/sender/loop.py": "taken and released by name, while signals are held",
-    "kprod/security/http_request.py": "a Timer's Event: for the request's thread and its own only",
-    "kprod_ext/buffer_pool.pyx": BELL,
-    "kprod_ext/confluent.pyx": BELL,
-    "kprod_ext/lock.pyx": "inside the lock itself; compiled code enters and leaves it in one step",
+    "kprod/confluent/credentials.py": SIGNAL,
+    "kprod/latch.py": SIGNAL,
+    "kprod/sender/loop.py": "acquired and released explicitly, while signals are blocked",
+    "kprod/security/http_request.py": "a Timer's Event, used only by its thread and the request's",
+    "kprod_ext/buffer_pool.pyx": SIGNAL,
+    "kprod_ext/confluent.pyx": SIGNAL,
+    "kprod_ext/lock.pyx": "inside the lock itself; compiled code cannot be interrupted there",
 }
 BROKER = "kprod/broker/"
-"""Its threads are its own: what breaks off there costs a test its broker, no producer a record."""
+"""Exempt: an interrupted broker thread affects no producer."""
 
 
 def _texts() -> dict[str, str]:
@@ -73,13 +73,13 @@ def test_each_lock_of_threading_has_a_reason() -> None:
     assert {name for name, text in _texts().items() if MADE.search(text)} == set(REASONS)
 
 
-def test_no_lock_of_threading_goes_by_another_name() -> None:
+def test_no_lock_of_threading_is_imported_under_another_name() -> None:
     assert [name for name, text in _texts().items() if IMPORTED.search(text)] == []
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OF_EXTRAS = ("broker", "cli", "observability", "spark")
-"""Parts of kprod with an extra of their own."""
+"""Parts of kprod with their own extra."""
 PRODUCER = [
     path
     for path in files(".py", ".pyx", folders=("kprod", "kprod_ext"))
@@ -88,14 +88,14 @@ PRODUCER = [
 
 
 @pytest.mark.parametrize(
-    ("brought", "sources"),
+    ("dependencies", "sources"),
     [
         (PROJECT["dependencies"], PRODUCER),
         (PROJECT["optional-dependencies"]["broker"], files(".py", folders=("kprod/broker",))),
     ],
     ids=["producer", "broker"],
 )
-def test_every_package_that_is_brought_is_imported(brought: list[str], sources: list[Path]) -> None:
+def test_every_dependency_is_imported(dependencies: list[str], sources: list[Path]) -> None:
     text = "\n".join(path.read_text() for path in sources)
     imported = set(re.findall(r"^ *(?:import|from) (\w+)", text, re.MULTILINE))
-    assert not {re.split(r"[^A-Za-z0-9_-]", each)[0] for each in brought} - imported
+    assert not {re.split(r"[^A-Za-z0-9_-]", each)[0] for each in dependencies} - imported

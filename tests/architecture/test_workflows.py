@@ -1,4 +1,4 @@
-"""CI's workflows run what a contributor runs, and a release's notes are the changelog's."""
+"""CI workflows install what tests need, and release notes come from the changelog."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def jobs(workflow: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
-def test_a_job_that_runs_the_suite_has_what_tests_fail_without(workflow: Path) -> None:
-    """``CI`` is set there, so that nothing is skipped for want of Kerberos or Maven."""
+def test_a_job_that_runs_the_suite_installs_the_system_packages(workflow: Path) -> None:
+    """With ``CI`` set, tests fail without Kerberos or Maven instead of being skipped."""
     whole = re.compile(r"make (?:test|release-check|campaign)\b")
     bare = {
         name
@@ -48,7 +48,7 @@ def test_a_job_that_runs_the_suite_has_what_tests_fail_without(workflow: Path) -
     assert bare == set()
 
 
-def test_the_oldest_versions_are_those_of_what_users_install() -> None:
+def test_the_oldest_versions_cover_the_dependencies_of_users() -> None:
     found = runpy.run_path(str(ROOT / ".ci" / "oldest.py"))["oldest"](ROOT / "pyproject.toml")
     assert "opentelemetry-instrumentation==0.49b0" in found  # there is no 0.49
     names = {one.partition("==")[0] for one in found}
@@ -71,11 +71,13 @@ ONLY_OLD = "# Changelog\n\n## [0.1.0]\n\n- The first thing.\n"
         ((ONLY_OLD, "0.4.0"), ValueError(r"nothing to say of 0\.4\.0")),
     ],
 )
-def test_the_notes_of_a_release_are_its_section(asked: Any, notes: str | ValueError) -> None:
-    """A tag names the version, which has a section then."""
-    made = runpy.run_path(str(ROOT / ".ci" / "release_notes.py"))["notes"]
+def test_release_notes_are_the_section_of_the_changelog(
+    asked: Any, notes: str | ValueError
+) -> None:
+    """With a tag the version must match, and have a section."""
+    notes_of = runpy.run_path(str(ROOT / ".ci" / "release_notes.py"))["notes"]
     if isinstance(notes, str):
-        assert made(*asked) == notes
+        assert notes_of(*asked) == notes
     else:
         with pytest.raises(ValueError, match=str(notes)):
-            made(*asked)
+            notes_of(*asked)

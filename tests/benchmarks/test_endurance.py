@@ -1,4 +1,4 @@
-"""The benchmark of minutes: every client sends what it says, and figures are of all parts."""
+"""The endurance benchmark: record counts are correct, and every part has figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOAD = Load(size=10, seconds=0.3, warm_up=0.1)
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_a_turn_sends_what_it_says(side: str) -> None:
+def test_a_run_reports_the_number_of_records_sent(side: str) -> None:
     with EmbeddedBroker(topics={"turn": 2}) as broker:
         found = run(side, LOAD, broker.bootstrap_servers, "turn")
         arrived = sum(log_ends(broker.bootstrap_servers, "turn", 2))

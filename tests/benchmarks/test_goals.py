@@ -1,4 +1,4 @@
-"""The verdicts: ratios are taken round by round, and what was not measured is not reached."""
+"""Goals: ratios are computed per round, and compared by their median."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TAKEN = {
 RATIO = Ratio("race", "rate", "a", "b")
 
 
-def test_ratios_are_of_the_same_round() -> None:
+def test_ratios_compare_sides_of_the_same_round() -> None:
     assert list(RATIO.values(TAKEN, {})) == [5.0, 10.0]
 
 
@@ -30,14 +30,16 @@ def test_ratios_are_of_the_same_round() -> None:
     ("bound", "limit", "reached"),
     [(LEAST, 7.5, True), (LEAST, 7.6, False), (MOST, 7.5, True), (MOST, 7.4, False)],
 )
-def test_the_median_is_judged(bound: str, limit: float, reached: bool) -> None:
-    judged = judge([Goal(1, "g", RATIO, bound, limit)], TAKEN, {})[0]
-    assert judged.spread is not None
-    assert judged.spread.median == 7.5
-    assert judged.reached is reached
+def test_a_goal_is_reached_if_the_median_is_within_its_limit(
+    bound: str, limit: float, reached: bool
+) -> None:
+    result = judge([Goal(1, "g", RATIO, bound, limit)], TAKEN, {})[0]
+    assert result.spread is not None
+    assert result.spread.median == 7.5
+    assert result.reached is reached
 
 
-def test_every_goal_is_about_a_comparison_there_is() -> None:
+def test_every_goal_uses_an_existing_comparison() -> None:
     sides = {one.name: one.sides for one in comparisons()}
     for goal in GOALS:
         if isinstance(goal.source, Ratio):

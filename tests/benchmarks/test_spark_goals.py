@@ -1,4 +1,4 @@
-"""How the ratios of writing from Spark are made and judged."""
+"""Goals of writing from Spark, and its CPU time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TURNS = {
     ("least", "most", "reached"),
     [(1.5, None, True), (1.6, None, False), (None, 1.5, True), (None, 1.4, False)],
 )
-def test_the_median_of_the_ratios_of_rounds_is_judged(
+def test_a_goal_is_reached_if_the_median_ratio_is_within_its_limits(
     least: float | None, most: float | None, reached: bool
 ) -> None:
     found = Goal("beside", SECONDS, NO_OP, WRITE, least, most).judged(TURNS)
@@ -33,7 +33,7 @@ def test_the_median_of_the_ratios_of_rounds_is_judged(
     assert found["reached"] is reached
 
 
-def test_only_the_cpu_time_of_the_process_and_those_below_it_counts() -> None:
+def test_cpu_time_counts_the_process_and_its_children_only() -> None:
     busy = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", busy], stdin=pipe, stdout=pipe) as worker:

@@ -1,4 +1,4 @@
-"""The benchmark of transactions: every side commits what it says, and ratios are to the better."""
+"""The benchmark of transactions: records are committed once, ratios are to the best rival."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOAD = Load(transactions=5, records=10, warm_up=2)
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_a_turn_commits_every_record_once(side: str) -> None:
+def test_a_run_commits_every_record_once(side: str) -> None:
     with EmbeddedBroker(topics={"turn": 2}) as broker:
         found = run(side, LOAD, broker.bootstrap_servers, "turn")
         values = committed(broker.bootstrap_servers, "turn", 2)
@@ -27,7 +27,7 @@ def test_a_turn_commits_every_record_once(side: str) -> None:
 
 
 @pytest.mark.parametrize(("at_least", "ratio"), [(True, 1.5), (False, 3.0)])
-def test_a_ratio_is_to_the_better_rival(at_least: bool, ratio: float) -> None:
+def test_a_ratio_compares_with_the_best_rival(at_least: bool, ratio: float) -> None:
     goal = Goal("small", "figure", at_least=at_least)
     assert goal.ratio(6.0, [2.0, 4.0]) == ratio
     assert goal.reached(ratio) is at_least

@@ -1,4 +1,4 @@
-"""Every client that is measured delivers what it says: the sink has counted it."""
+"""Every benchmarked client delivers its records, as counted by the sink."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sink() -> Iterator[SinkProcess]:
 
 
 def run(turn: Turn, sink: SinkProcess) -> tuple[dict[str, Any], dict[str, int]]:
-    """The figures, and what the sink has counted meanwhile."""
+    """The measured figures, and the sink's counts for this run."""
     before = flat(sink)
     measured = run_turn(turn, sink.bootstrap_servers)
     return measured, {name: count - before[name] for name, count in flat(sink).items()}
@@ -37,7 +37,7 @@ def flat(sink: SinkProcess) -> dict[str, int]:
 
 @pytest.mark.filterwarnings("ignore:.*Use files:DeprecationWarning")  # kafka-python's
 @pytest.mark.parametrize("client", CLIENTS)
-def test_the_sink_gets_what_was_sent(sink: SinkProcess, client: str) -> None:
+def test_the_sink_receives_every_record(sink: SinkProcess, client: str) -> None:
     turn = Turn(client=client, records=700, warm_up=20, keys=0 if client in KEYLESS else 9)
     measured, counted = run(turn, sink)
     assert (counted["records"], counted["malformed"]) == (turn.expected_records, 0)
@@ -47,7 +47,7 @@ def test_the_sink_gets_what_was_sent(sink: SinkProcess, client: str) -> None:
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("client", ["kprod send", "confluent produce + callback"])
-def test_compressed_is_compressed(sink: SinkProcess, client: str, codec: str) -> None:
+def test_every_batch_has_the_requested_codec(sink: SinkProcess, client: str, codec: str) -> None:
     turn = Turn(client=client, records=300, warm_up=20, payload="flights", compression=codec)
     _measured, counted = run(turn, sink)
     assert counted["records"] == turn.expected_records
@@ -55,25 +55,25 @@ def test_compressed_is_compressed(sink: SinkProcess, client: str, codec: str) ->
 
 
 @pytest.mark.parametrize("client", ["kprod send", "confluent produce + callback", "raw loopback"])
-def test_lone_records_are_sent_alone(sink: SinkProcess, client: str) -> None:
+def test_lone_records_are_sent_in_their_own_batches(sink: SinkProcess, client: str) -> None:
     turn = Turn(client=client, records=250, warm_up=3, measure="lone", linger_ms=0)
     measured, counted = run(turn, sink)
     assert counted["records"] == counted["batches"] == 253
     assert 0 < measured["p50_us"] <= measured["p99_us"]
 
 
-def test_a_turn_has_processes_of_its_own() -> None:
+def test_a_run_reports_the_counts_of_its_own_sink() -> None:
     measured = take(Turn(client="kprod send", records=500, warm_up=10))
     assert measured["sink"]["records"] == 510
     assert measured["records_per_batch"] > 1
 
 
-def test_a_client_that_fails_is_told_and_left_out() -> None:
+def test_a_client_that_fails_is_reported_and_left_out() -> None:
     bad = Turn(client="kprod send", records=10, compression="rar")
-    told: list[str] = []
-    taken = compare(Comparison("one", "?", {"bad": bad}), 1, told.append)
+    printed: list[str] = []
+    taken = compare(Comparison("one", "?", {"bad": bad}), 1, printed.append)
     assert taken.rounds == {"bad": [None]}
     assert taken.spreads("bad") == {}
     assert len(taken.problems) == 1
     assert "rar" in taken.problems[0]
-    assert any("failed" in line for line in told)
+    assert any("failed" in line for line in printed)

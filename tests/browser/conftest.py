@@ -1,4 +1,4 @@
-"""The documentation in a browser: ``make site-check`` builds it, and runs these."""
+"""Browser tests of the documentation; ``make site-check`` builds it and runs them."""
 
 from __future__ import annotations
 

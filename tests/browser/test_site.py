@@ -1,6 +1,6 @@
-"""Every page of the built site, as Chromium shows it on a phone and on a desktop.
+"""Every page of the built site in Chromium, with the widths of a phone and a desktop.
 
-``KPROD_SITE`` is the folder of the site, ``KPROD_BROWSER`` the browser if it is not on the path.
+``KPROD_SITE`` is the site's folder, ``KPROD_BROWSER`` the browser if it is not on PATH.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WIDTHS = {"phone": 390, "desktop": 1440}
 PAGES = sorted(str(page.parent.relative_to(SITE)) for page in SITE.rglob("index.html"))
 LOOKED_AT = (".", "performance", "configuration", "architecture", "choosing", "cli", "schema")
-"""Pages whose pictures are kept, for a look at them."""
+"""Pages with stored screenshots."""
 
 WIDER = """() => {
   const width = document.documentElement.clientWidth;
@@ -46,7 +46,7 @@ WIDER = """() => {
   if (document.documentElement.scrollWidth > width) found.push(document.documentElement);
   return found.map(element => `${element.tagName} ${element.textContent.trim().slice(0, 60)}`);
 }"""
-"""What leads out of the window, but for what can be scrolled in its own box."""
+"""Elements wider than the window, except those in a scrollable box."""
 LETTERS = """() => {
   const words = element => [...element.childNodes].some(n => n.nodeType === 3 && n.data.trim());
   return [...document.querySelectorAll('article *')]
@@ -60,7 +60,7 @@ PICTURES_SHOWN = """() => [...document.querySelectorAll('article img')].map(imag
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: what goes wrong is what the browser sees."""
+        """Log nothing: the browser reports errors."""
 
 
 @pytest.fixture(scope="module")
@@ -87,41 +87,39 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def opened(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Page, list[str]]]:
-    """A window, and what goes wrong in it: errors of scripts, and requests that lead elsewhere."""
-    wrong: list[str] = []
+    """A page, and the list of its errors: scripts, failed requests, requests to other hosts."""
+    errors: list[str] = []
     window = browser.new_context(**options)
     page: Any = window.new_page()  # its type has an overload of ``on`` for each event
 
-    def hear(event: str, problem: Callable[[Any], str | None]) -> None:
-        page.on(event, lambda told: wrong.extend(filter(None, [problem(told)])))
+    def on(event: str, problem: Callable[[Any], str | None]) -> None:
+        page.on(event, lambda occurred: errors.extend(filter(None, [problem(occurred)])))
 
-    hear("console", lambda said: f"console: {said.text}" if said.type == "error" else None)
-    hear("pageerror", lambda error: f"script: {error}")
-    hear("requestfailed", lambda asked: f"failed: {asked.url}")
-    hear("response", lambda told: f"{told.status}: {told.url}" if told.status >= 400 else None)
+    on("console", lambda text: f"console: {text.text}" if text.type == "error" else None)
+    on("pageerror", lambda error: f"script: {error}")
+    on("requestfailed", lambda request: f"failed: {request.url}")
+    on("response", lambda got: f"{got.status}: {got.url}" if got.status >= 400 else None)
     own = (address, "data:", "blob:")
-    hear("request", lambda asked: None if asked.url.startswith(own) else f"leaves: {asked.url}")
-    yield page, wrong
+    on("request", lambda sent: None if sent.url.startswith(own) else f"leaves: {sent.url}")
+    yield page, errors
     window.close()
 
 
 @pytest.mark.parametrize("kind", WIDTHS)
-def test_pages_fit_their_window_and_nothing_goes_wrong(
-    kind: str, browser: Browser, address: str
-) -> None:
+def test_pages_fit_their_window_without_errors(kind: str, browser: Browser, address: str) -> None:
     size = {"width": WIDTHS[kind], "height": 844}
     problems: dict[str, Any] = {}
     PICTURES.mkdir(parents=True, exist_ok=True)
-    with opened(browser, address, viewport=size) as (page, wrong):
+    with opened(browser, address, viewport=size) as (page, errors):
         for name in PAGES:
             page.goto(f"{address}/{name}/")
             page.wait_for_load_state("networkidle")
             shown = page.evaluate(PICTURES_SHOWN)
             unseen = [str(image) for image in shown if not _is_seen(image, address)]
-            found = [*wrong, *page.evaluate(WIDER), *page.evaluate(LETTERS), *unseen]
+            found = [*errors, *page.evaluate(WIDER), *page.evaluate(LETTERS), *unseen]
             if found:
                 problems[name] = found
-            wrong.clear()
+            errors.clear()
             if name in LOOKED_AT:
                 stem = "home" if name == "." else name
                 page.screenshot(path=PICTURES / f"{stem}-{WIDTHS[kind]}.png", full_page=True)
@@ -129,25 +127,25 @@ def test_pages_fit_their_window_and_nothing_goes_wrong(
 
 
 def _is_seen(image: dict[str, Any], address: str) -> bool:
-    """It was loaded, says what it shows, and is not so small that its text cannot be read."""
+    """Whether it was loaded, has a description, and is large enough to be read."""
     width = _drawn_width(SITE / image["source"].removeprefix(address).lstrip("/"))
     return bool(image["loaded"] and image["alt"]) and image["shown"] >= 0.6 * width
 
 
 def _drawn_width(file: Path) -> float:
-    """The units of a drawing that its text is measured in: pixels, where it is shown whole."""
+    """The width of a drawing in its own units: pixels at full size."""
     found = re.search(r'viewBox="\S+ \S+ ([\d.]+)', file.read_text())
     assert found, file
     return float(found[1])
 
 
-def test_every_number_of_an_error_has_an_anchor() -> None:
+def test_every_error_number_has_an_anchor() -> None:
     shown = (SITE / "errors" / "index.html").read_text()
     assert not [number for number in NUMBERS if f'id="{number.lower()}"' not in shown]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_site_follows_day_and_night(scheme: Any, browser: Browser, address: str) -> None:
+def test_the_site_follows_the_color_scheme(scheme: Any, browser: Browser, address: str) -> None:
     with opened(browser, address, color_scheme=scheme) as (page, _):
         page.goto(f"{address}/performance/")
         shown = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -156,8 +154,8 @@ def test_the_site_follows_day_and_night(scheme: Any, browser: Browser, address: 
 
 
 def test_the_search_finds_a_page(browser: Browser, address: str) -> None:
-    with opened(browser, address) as (page, wrong):
+    with opened(browser, address) as (page, errors):
         page.goto(f"{address}/")
         page.fill("input.md-search__input", "exactly once")
         page.wait_for_selector(".md-search-result__item a")
-        assert wrong == []
+        assert errors == []

@@ -1,4 +1,4 @@
-"""Every command that docs/cli.md shows runs, and prints what the page prints but for numbers."""
+"""Every command in docs/cli.md runs, with the output of the page except for numbers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ pytestmark = pytest.mark.full
 
 ADDRESS = re.compile(r"(?:localhost|kafka):9092")
 ASKS = {"produce", "consume", "topics", "transactions"}
-"""Commands that ask localhost:9092 where they are not told otherwise."""
+"""Commands that connect to localhost:9092 by default."""
 TO_THE_END = {"demo", "broker", "pipeline"}
-"""Commands with tests of their own below, or of their own elsewhere."""
+"""Commands with their own tests, below or elsewhere."""
 _ENVIRONMENT = ACTIVATED | {"COLUMNS": "200"}
 
 
 @contextmanager
 def a_record(servers: str) -> Iterator[None]:
-    """What the page reads."""
+    """The record that the page reads."""
     with KafkaProducer(bootstrap_servers=servers) as producer:
         producer.send("status", b"late", key=b"UA").get(timeout=30)
     yield
@@ -35,7 +35,7 @@ def a_record(servers: str) -> Iterator[None]:
 
 @contextmanager
 def open_transactions(servers: str) -> Iterator[None]:
-    """Two transactions of Spark's shards, open on three partitions each."""
+    """Two open transactions of Spark's shards, on three partitions each."""
     with ExitStack() as opened:
         for shard in range(2):
             producer = opened.enter_context(
@@ -53,12 +53,12 @@ def open_transactions(servers: str) -> Iterator[None]:
 
 
 BEFORE = {"consume": a_record, "transactions": open_transactions}
-"""What a block of the page takes to be there."""
+"""Prerequisites of a block."""
 TOPICS = {"consume": {"status": 1}, "transactions": {"orders": 3}}
 
 
 def on(servers: str, command: str) -> str:
-    """The command with the address of our broker."""
+    """The command with the embedded broker's address."""
     if ADDRESS.search(command):
         return ADDRESS.sub(servers, command)
     return f"{command} --bootstrap-servers {servers}" if kprod_command(command) in ASKS else command
@@ -72,7 +72,7 @@ def on(servers: str, command: str) -> str:
         if kprod_command(block) not in TO_THE_END
     ],
 )
-def test_a_command_prints_what_the_page_says(block: str, tmp_path: Path) -> None:
+def test_a_command_prints_the_output_of_the_page(block: str, tmp_path: Path) -> None:
     shown = kprod_command(block)
     with EmbeddedBroker(nodes=3, topics=TOPICS.get(shown, {})) as broker:
         servers = broker.bootstrap_servers
@@ -85,7 +85,7 @@ def test_a_command_prints_what_the_page_says(block: str, tmp_path: Path) -> None
 
 
 def _run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """With both of its streams as one; nobody answers its questions, which end it with 1."""
+    """Run it with stderr in stdout and no input: a prompt ends it with 1."""
     return subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
@@ -99,7 +99,7 @@ def _run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_broker_says_where_it_listens(tmp_path: Path) -> None:
+def test_the_broker_prints_its_address(tmp_path: Path) -> None:
     (block,) = [block for block in CLI_BLOCKS if kprod_command(block) == "broker"]
     ((command, printed),) = commands(block)
     with subprocess.Popen(
@@ -115,6 +115,6 @@ def test_the_broker_says_where_it_listens(tmp_path: Path) -> None:
     assert pattern(printed).match(line), line
 
 
-def test_every_command_is_shown() -> None:
+def test_the_page_has_blocks_with_commands() -> None:
     assert len(CLI_BLOCKS) > 8
     assert all(commands(block) for block in CLI_BLOCKS)

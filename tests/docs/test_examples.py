@@ -1,4 +1,4 @@
-"""Every Python example of the README and the docs runs as it is printed."""
+"""Every Python example of the README and the docs runs unchanged."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ OF_SPARK = {name: code for name, code in ALL.items() if "pyspark" in code}
 
 
 REGISTRY, KAFKA = "http://localhost:8081", "localhost:9092"
-"""The addresses of the pages, in place of which an example finds a registry and a broker."""
+"""The addresses in the pages, which are replaced by those of a fake registry and a broker."""
 
 
 @pytest.fixture(scope="module")
-def at_hand() -> Iterator[Callable[[str], str]]:
-    """An example with the addresses of a registry and of a broker that are there."""
+def with_addresses() -> Iterator[Callable[[str], str]]:
+    """Replaces the addresses in an example."""
     with FakeRegistry() as registry, EmbeddedBroker() as broker:
         servers = broker.bootstrap_servers
         yield lambda code: code.replace(REGISTRY, registry.url).replace(KAFKA, servers)
@@ -48,7 +48,7 @@ if job["session"]:
     builder = SparkSession.builder.master("local[2]")
     for name, value in job["session"].items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()  # which examples find by their own
+    spark = builder.getOrCreate()  # examples find the active session
 failures = {}
 for name, code in job["examples"].items():
     try:
@@ -64,7 +64,7 @@ with open("failures.json", "w") as file:
 def failures_of(
     examples: dict[str, str], folder: Path, session: dict[str, str] | None = None
 ) -> dict[str, str]:
-    """All examples run by one process, each with names of its own: why those that failed did."""
+    """Run all examples in one process, each in its own namespace; the tracebacks of failures."""
     (folder / "job.json").write_text(json.dumps({"examples": examples, "session": session}))
     run_python("-c", IN_ONE_PROCESS, cwd=folder, env=ACTIVATED, seconds=3600)
     found: dict[str, str] = json.loads((folder / "failures.json").read_text())
@@ -73,24 +73,24 @@ def failures_of(
 
 @pytest.fixture(scope="module")
 def failures(
-    tmp_path_factory: pytest.TempPathFactory, at_hand: Callable[[str], str]
+    tmp_path_factory: pytest.TempPathFactory, with_addresses: Callable[[str], str]
 ) -> dict[str, str]:
-    examples = {name: at_hand(code) for name, code in ALL.items() if name not in OF_SPARK}
+    examples = {name: with_addresses(code) for name, code in ALL.items() if name not in OF_SPARK}
     return failures_of(examples, tmp_path_factory.mktemp("examples"))
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in OF_SPARK])
-def test_example_runs(name: str, failures: dict[str, str]) -> None:
+def test_an_example_runs(name: str, failures: dict[str, str]) -> None:
     assert name not in failures, failures[name]
 
 
 @pytest.mark.full
 @pytest.mark.timeout(600)
-def test_examples_of_spark_run_one_after_the_other(
-    tmp_path: Path, at_hand: Callable[[str], str]
+def test_spark_examples_run_in_one_session(
+    tmp_path: Path, with_addresses: Callable[[str], str]
 ) -> None:
-    """A session takes longer to start than an example to run: they share one."""
-    examples = {name: at_hand(code) for name, code in OF_SPARK.items()}
+    """Starting a session takes longer than running an example."""
+    examples = {name: with_addresses(code) for name, code in OF_SPARK.items()}
     assert failures_of(examples, tmp_path, CLUSTER) == {}
 
 

@@ -1,4 +1,4 @@
-"""Pages name what is there: public names, extras, files that links lead to."""
+"""Pages refer to existing public names, extras and files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IMPORT = re.compile(r"^\s*from (kprod[\w.]*) import (?:\(([^)]*)\)|([\w, ]+))", 
 
 
 def listed(module: str) -> set[str]:
-    """The names of a section: what is described, and what the line ``Also:`` has."""
+    """The names of a section: those described, and those after ``Also:``."""
     text = SECTIONS[module]
     if re.search(rf"^::: {re.escape(module)}$", text, re.MULTILINE):
         return set(importlib.import_module(module).__all__)  # the whole module
@@ -34,7 +34,7 @@ def test_a_section_lists_what_its_module_exports(module: str) -> None:
 
 
 def imports_of_the_pages() -> Iterator[tuple[str, str, str]]:
-    """Page, module and name of each import in the pages and examples that users read."""
+    """Page, module and name of each import in user documentation and examples."""
     internal = ("architecture.md", "profile.md")
     pages = [page for page in DOCS.glob("*.md") if page.name not in internal]
     for page in [*pages, ROOT / "README.md", *(ROOT / "examples").rglob("*.py")]:
@@ -43,7 +43,7 @@ def imports_of_the_pages() -> Iterator[tuple[str, str, str]]:
                 yield page.name, module, name.partition(" ")[0]
 
 
-def test_users_are_shown_public_names_only() -> None:
+def test_documentation_imports_only_public_names() -> None:
     public = {f"{module}.{name}" for module in SECTIONS for name in listed(module)}
     shown = {f"{module}.{name}": page for page, module, name in imports_of_the_pages()}
     assert len(shown) > 20
@@ -52,10 +52,10 @@ def test_users_are_shown_public_names_only() -> None:
 
 README = (ROOT / "README.md").read_text()
 LINK = re.compile(r"\]\(([^()\s#:]+)(?:#[^()\s]*)?\)")
-"""A link to a file of the checkout: what has a colon leads elsewhere."""
+"""A link to a file of the checkout; URLs have a colon."""
 
 
-def test_the_extras_that_are_installed_exist() -> None:
+def test_the_extras_in_the_readme_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = re.findall(r"pip install '[./a-z]*kprod\[([a-z,]+)\]'", README)
     assert named
@@ -66,12 +66,12 @@ def test_the_extras_that_are_installed_exist() -> None:
 @pytest.mark.parametrize(
     "name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"]
 )
-def test_links_lead_to_files(name: str) -> None:
+def test_links_point_to_existing_files(name: str) -> None:
     page = ROOT / name
     assert not [to for to in LINK.findall(page.read_text()) if not (page.parent / to).exists()]
 
 
-def test_a_package_index_gets_links_that_lead_to_the_repository() -> None:
+def test_the_package_index_page_links_to_the_repository() -> None:
     setup = runpy.run_path(str(ROOT / "setup.py"))
     there = "https://example.org/kprod"
     page = setup["with_absolute_links"](README, there, "v1")

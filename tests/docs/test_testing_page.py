@@ -1,4 +1,4 @@
-"""The test suites that pages show pass as they are printed."""
+"""The test suites in the documentation pass unchanged."""
 
 from __future__ import annotations
 

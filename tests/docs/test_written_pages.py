@@ -1,4 +1,4 @@
-"""Pages, plots and quoted figures are what the tables and the stored results say."""
+"""Generated pages, plots and quoted figures match the tables and stored results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tools.pages.__main__ import DOCS, written
 
 
 @pytest.mark.parametrize("name", written())
-def test_a_page_is_what_its_table_says(name: str) -> None:
+def test_a_generated_page_matches_its_table(name: str) -> None:
     kept = (DOCS / name).read_text(encoding="utf-8")
     assert kept == written()[name], "run: python -m tools.pages"
 
@@ -22,7 +22,7 @@ DRAWN = sorted(PLACE.glob("*"))
 
 
 @pytest.mark.full
-def test_the_plots_are_those_of_the_results() -> None:
+def test_the_plots_match_the_results() -> None:
     assert {file.name: file.read_text() for file in DRAWN} == plot_files(), (
         "run: python -m benchmarks.report"
     )
@@ -35,11 +35,11 @@ A_FIGURE = re.compile(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_figures_are_those_that_are_stored(page: Path) -> None:
+def test_quoted_figures_match_the_stored_results(page: Path) -> None:
     text = page.read_text()
     assert quoted(text) == text, "run: python -m benchmarks.report"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_no_figure_stands_elsewhere(page: Path) -> None:
+def test_there_are_no_figures_outside_of_quotes(page: Path) -> None:
     assert A_FIGURE.findall(outside(page.read_text())) == []

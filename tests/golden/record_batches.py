@@ -8,7 +8,7 @@ from tests.support.batch_writing import Written
 
 
 class GoldenBatch(NamedTuple):
-    """``data`` is the batch as it lay in a log; ``state`` the producer's part of its header."""
+    """``data`` is the batch in a log; ``state`` the producer's part of its header."""
 
     name: str
     data: bytes
@@ -30,7 +30,7 @@ GOLDEN_BATCHES = [
         {},
     ),
     GoldenBatch(
-        "nulls, empties, a timestamp that goes back, headers; read by librdkafka",
+        "null and empty values, a decreasing timestamp, headers; read by librdkafka",
         bytes.fromhex(
             "000000000000000000000057ffffffff02619698ee0000000000020000018bcfe568000000018bcfe56801"
             "0000000000000fa00003000000110000000314000000046b31047631000c00020201010026000904000006"

@@ -1,4 +1,4 @@
-"""Hashes of Kafka's default partitioner, which decide where every keyed record goes."""
+"""Hashes of Kafka's default partitioner for keyed records."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def test_hash_and_partition(key: bytes, expected: int, partitions: tuple[int, ..
 
 
 @pytest.mark.parametrize("key", [row[0] for row in VECTORS])
-def test_any_buffer_hashes_like_its_bytes(key: bytes) -> None:
+def test_any_buffer_has_the_hash_of_its_bytes(key: bytes) -> None:
     padded = memoryview(b"!" + key)[1:]
     assert murmur2(bytearray(key)) == murmur2(memoryview(key)) == murmur2(padded) == murmur2(key)
 
 
 @pytest.mark.parametrize("key", [None, "kafka", 7, [1, 2]])
-def test_what_is_not_bytes_has_no_hash(key: object) -> None:
+def test_hashing_anything_but_bytes_raises_type_error(key: object) -> None:
     with pytest.raises(TypeError):
         murmur2(key)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What the writer makes of known records is known, byte for byte."""
+"""The writer produces known batches, byte for byte."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tests.support.batch_writing import as_produced, write_batch
 
 
 @pytest.mark.parametrize("golden", GOLDEN_BATCHES, ids=lambda golden: golden.name)
-def test_the_writer_makes_exactly_these_bytes(golden: GoldenBatch) -> None:
+def test_the_writer_produces_exactly_these_bytes(golden: GoldenBatch) -> None:
     assert write_batch(golden.records, **golden.state) == as_produced(golden.data)

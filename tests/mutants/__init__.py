@@ -1,1 +1,1 @@
-"""Small mistakes made in kprod, one at a time, and whether the tests notice."""
+"""Mutation testing of kprod."""

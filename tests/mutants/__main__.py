@@ -1,12 +1,10 @@
-"""Draw mutants of kprod by a seed, and tell which share of them the tests kill.
+"""Draw mutants of kprod by a seed, and report which of them the tests kill.
 
-``python -m tests.mutants --seed 1 --count 400`` works in a copy of the checkout below ``build``, so
-that what is tried is never what is edited, and writes each verdict to ``build/mutants`` at once: a
-run that was broken off goes on where it was. A mutant goes through the stages until one kills it;
-"alive" is what no stage has noticed. The first stage, ``covering``, runs the tests that execute the
-line: unit, property and simulated tests run once beforehand, to record that. The second one runs
-the tests that start brokers or Spark. A report by package, with the mutants that are alive, is
-printed in the end; ``--store FILE`` keeps it.
+``python -m tests.mutants --seed 1 --count 400`` works in a copy of the checkout, and stores each
+result below ``build/mutants``: an interrupted run continues. A mutant passes the stages until one
+kills it; otherwise it is "alive". Stage ``covering`` runs the unit, property and simulated tests
+that execute the line, which were recorded before. Stage ``processes`` runs the tests that start
+brokers or Spark. ``--store FILE`` keeps the final report by package.
 """
 
 from __future__ import annotations
@@ -29,34 +27,34 @@ from tests.mutants.covering import RECORDED_IN, Covering
 from tests.mutants.sites import Site, sites
 
 ROOT = Path(__file__).parents[2]
-PLACE = ROOT / "build" / "mutants"
+FOLDER = ROOT / "build" / "mutants"
 PACKAGES = (
     *("sender", "buffer", "wire", "cluster", "intake", "transport"),
     *("schema", "exactly_once", "spark"),
 )
-TAKES_TOO_LONG = 1800
-"""Seconds: a mutant that goes round in circles is noticed by this."""
+LONGEST = 1800
+"""Seconds; a mutant with an endless loop is killed by this timeout."""
 
 STAGES = "covering", "processes"
 RECORDED = [f"tests/{name}" for name in ("unit", "golden", "property", "simulation")]
 MANY_TESTS = 40
-"""As many are run in one process; more are worth the start of several."""
+"""Up to so many tests run in one process."""
 
 
 class Mutant(NamedTuple):
-    """A mistake in one file."""
+    """A mutation of one file."""
 
     file: str
     site: Site
 
     @property
     def package(self) -> str:
-        """Of kprod, in which it is."""
+        """Its package in kprod."""
         return Path(self.file).parts[1]
 
     @property
     def processes(self) -> str:
-        """Below ``tests``: what runs its package in processes of its own."""
+        """The folder of ``tests`` that runs its package in other processes."""
         in_workers_of_spark = self.package in {"schema", "exactly_once", "spark"}
         return "spark" if in_workers_of_spark else "integration"
 
@@ -65,8 +63,8 @@ class Mutant(NamedTuple):
 
 
 def drawn(seed: int, count: int) -> list[Mutant]:
-    """As many mutants of each package, of any of its files: for a seed always the same."""
-    dice = random.Random(seed)
+    """The same number of mutants for each package; determined by the seed."""
+    rng = random.Random(seed)
     found: list[Mutant] = []
     for number, package in enumerate(PACKAGES):
         files = sorted((ROOT / "kprod" / package).rglob("*.py"))
@@ -76,14 +74,14 @@ def drawn(seed: int, count: int) -> list[Mutant]:
             for site in sites(file.read_bytes())
         ]
         share = count // len(PACKAGES) + (number < count % len(PACKAGES))
-        found += dice.sample(every, min(share, len(every)))
-    dice.shuffle(found)
+        found += rng.sample(every, min(share, len(every)))
+    rng.shuffle(found)
     return found
 
 
 def copied() -> Path:
-    """A copy of the checkout as it is, with what was compiled in place."""
-    copy = PLACE / "checkout"
+    """A copy of the checkout with its compiled modules."""
+    copy = FOLDER / "checkout"
     shutil.rmtree(copy, ignore_errors=True)
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
@@ -103,17 +101,19 @@ def copied() -> Path:
 
 
 def run(copy: Path, arguments: list[str], variables: dict[str, str]) -> int | None:
-    """The exit code of pytest; None if it had to be killed."""
+    """The exit code of pytest; None after a timeout."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not full"]
     environment = os.environ | {"PYTHONPATH": str(copy)} | variables
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would compile it all
+    environment.pop(
+        "PYTHONDONTWRITEBYTECODE", None
+    )  # hundreds of processes would compile everything
     try:
         return subprocess.run(
             [*command, *arguments],
             cwd=copy,
             env=environment,
             capture_output=True,
-            timeout=TAKES_TOO_LONG,
+            timeout=LONGEST,
             check=False,
         ).returncode
     except subprocess.TimeoutExpired:
@@ -121,17 +121,17 @@ def run(copy: Path, arguments: list[str], variables: dict[str, str]) -> int | No
 
 
 def recorded(copy: Path, jobs: int) -> Covering:
-    """Which tests execute what, from one run of those that start few processes."""
-    place = PLACE / "covering"
-    if not list(PLACE.glob("covering.*")):
+    """Record once which tests execute which lines."""
+    place = FOLDER / "covering"
+    if not list(FOLDER.glob("covering.*")):
         options = ["-n", str(jobs), "-p", "tests.mutants.covering"]
         if run(copy, [*options, *RECORDED], {RECORDED_IN: str(place)}) != 0:
-            sys.exit("without a mutant the tests fail, too")
+            sys.exit("the tests fail without a mutant")
     return Covering(place)
 
 
-def verdict(copy: Path, mutant: Mutant, jobs: int, covering: Covering) -> str:
-    """The stage that fails, or "alive"."""
+def result_of(copy: Path, mutant: Mutant, jobs: int, covering: Covering) -> str:
+    """The stage that kills it, or "alive"."""
     for stage in STAGES:
         paths, workers = [f"tests/{mutant.processes}"], jobs
         if stage == "covering":
@@ -146,7 +146,7 @@ def verdict(copy: Path, mutant: Mutant, jobs: int, covering: Covering) -> str:
 
 
 def tried(mutants: list[Mutant], kept: Path, jobs: int) -> Iterator[tuple[Mutant, str]]:
-    """Each mutant with its verdict; those of ``kept`` are not tried again."""
+    """Each mutant with its result; those in ``kept`` are not tested again."""
     known = {}
     if kept.exists():
         known = dict(json.loads(line) for line in kept.read_text().splitlines())
@@ -159,7 +159,7 @@ def tried(mutants: list[Mutant], kept: Path, jobs: int) -> Iterator[tuple[Mutant
             original = place.read_bytes()
             write(place, mutant.site.applied(original), next(seconds))
             try:
-                known[str(mutant)] = verdict(copy, mutant, jobs, covering)
+                known[str(mutant)] = result_of(copy, mutant, jobs, covering)
             finally:
                 write(place, original, next(seconds))
             with kept.open("a") as file:
@@ -168,13 +168,13 @@ def tried(mutants: list[Mutant], kept: Path, jobs: int) -> Iterator[tuple[Mutant
 
 
 def write(place: Path, text: bytes, seconds: int) -> None:
-    """Write a module, dated so that its bytecode is known to be of another text."""
+    """Write a module with a new modification time, which invalidates its bytecode."""
     place.write_bytes(text)
     os.utime(place, (seconds, seconds))
 
 
 def report(results: dict[Mutant, str], seed: int) -> dict[str, object]:
-    """What a run has found, to be kept."""
+    """The final report."""
     commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
     by_package: dict[str, Counter[str]] = {package: Counter() for package in PACKAGES}
     for mutant, result in results.items():
@@ -193,15 +193,15 @@ def report(results: dict[Mutant, str], seed: int) -> dict[str, object]:
 
 
 def main() -> int:
-    """Print each verdict, and what they come to."""
+    """Print each result, and the report."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--jobs", type=int, default=4, help="workers of pytest")
     parser.add_argument("--store", type=Path, metavar="FILE", help="for the report")
     options = parser.parse_args()
-    PLACE.mkdir(parents=True, exist_ok=True)
-    kept = PLACE / f"{options.seed}.jsonl"
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    kept = FOLDER / f"{options.seed}.jsonl"
     results = {}
     mutants = drawn(options.seed, options.count)
     for mutant, result in tried(mutants, kept, options.jobs):

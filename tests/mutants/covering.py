@@ -1,7 +1,7 @@
-"""Which tests execute a line of kprod, so that a mutant there is tried on these alone.
+"""Which tests execute a line of kprod.
 
-A plugin of pytest (``-p tests.mutants.covering``) records it in each worker; `Covering` reads what
-they recorded. What other processes execute, such as Spark's workers, is not seen.
+A plugin of pytest (``-p tests.mutants.covering``) records it in each worker; `Covering` reads the
+records. Code in other processes, such as Spark's workers, is not recorded.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import coverage
 import pytest
 
 RECORDED_IN = "KPROD_MUTANTS_COVERING"
-"""Environment variable: the file that is recorded to, with one more suffix for each process."""
+"""Environment variable: the file to record to; each process adds a suffix."""
 INTERRUPTION = "tests.support.interruption"
 _recording: list[coverage.Coverage] = []
 
 
 def pytest_configure() -> None:
-    """Record where a file was named."""
+    """Start recording if a file is given."""
     if place := os.environ.get(RECORDED_IN):
         recorder = coverage.Coverage(
             data_file=place, data_suffix=True, source_pkgs=["kprod"], config_file=False
@@ -30,10 +30,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """What runs now runs for this test, unless it raises exceptions at any moment of a call.
-
-    Such an exception may leave coverage's own lock locked.
-    """
+    """Record this test, unless it raises asynchronous exceptions, which may lock coverage up."""
     recorders = [] if _interrupts(item) else _recording
     for recorder in _recording:
         recorder.stop()
@@ -49,7 +46,7 @@ def _interrupts(item: pytest.Item) -> bool:
 
 
 def pytest_unconfigure() -> None:
-    """Save it."""
+    """Save the records."""
     while _recording:
         recorder = _recording.pop()
         recorder.stop()
@@ -57,10 +54,10 @@ def pytest_unconfigure() -> None:
 
 
 class Covering:
-    """What was recorded, of all processes."""
+    """The records of all processes."""
 
     def __init__(self, place: Path) -> None:
-        """Read the files that begin with this name."""
+        """Read the files with this prefix."""
         self._data = coverage.CoverageData(basename=str(place), suffix="all")
         for part in sorted(place.parent.glob(f"{place.name}.*")):
             if not part.name.endswith(".all"):
@@ -69,7 +66,7 @@ class Covering:
                 self._data.update(read)
 
     def tests(self, file: Path, lines: range) -> list[str]:
-        """The tests that execute one of the lines, those without a network first."""
+        """The tests that execute one of the lines, unit tests first."""
         by_line = self._data.contexts_by_lineno(str(file))
         found = {test for line in lines for test in by_line.get(line, ()) if test}
         return sorted(found, key=lambda test: (not test.startswith("tests/unit"), test))

@@ -1,4 +1,4 @@
-"""Where a module can be mutated, and to what: places of its text, found in its syntax tree."""
+"""Finds possible mutations of a module in its syntax tree."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ OTHER: dict[type[ast.AST], type[ast.AST]] = {
     ast.FloorDiv: ast.Mult,
 }
 UNTOUCHED = {"annotation", "returns", "decorator_list", "type_params"}
-"""Fields of the tree that nothing executes, or only once and for all."""
+"""Fields of the tree that are not executed, or only at import."""
 LOGS = ("debug", "info", "warning", "error", "exception")
 
 
 class Site(NamedTuple):
-    """The bytes from ``start`` to ``end`` of a module's text become ``new``."""
+    """One mutation: the source's bytes from ``start`` to ``end`` become ``new``."""
 
     line: int
     start: int
@@ -40,16 +40,16 @@ class Site(NamedTuple):
 
     @property
     def lines(self) -> range:
-        """Of the module, counted from one."""
+        """Line numbers, from one."""
         return range(self.line, self.line + self.old.count("\n") + 1)
 
     def applied(self, text: bytes) -> bytes:
-        """The text with this one mistake."""
+        """The mutated source."""
         return text[: self.start] + self.new.encode() + text[self.end :]
 
 
 def sites(text: bytes) -> list[Site]:
-    """Every mistake that this module knows how to make in the text."""
+    """All mutations of a source."""
     lines = text.splitlines(keepends=True)
     begins = [0]
     for line in lines:
@@ -65,7 +65,7 @@ def sites(text: bytes) -> list[Site]:
 
 
 def _mutations(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """Nodes, and the text that takes the place of each."""
+    """Nodes and their replacements."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -79,7 +79,7 @@ def _mutations(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
 
 
 def _is_idle(node: ast.AST) -> bool:
-    """Whether it does nothing that a caller may rely on: docstrings, logs, texts, imports."""
+    """Whether mutations of it have no effect: docstrings, logs, messages, imports."""
     if isinstance(node, ast.Expr):
         call = node.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):

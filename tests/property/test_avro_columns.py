@@ -1,4 +1,4 @@
-"""Records, and columns, become the Avro that fastavro makes of them, by compiled code."""
+"""Compiled code encodes records and columns as fastavro does."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ anything = st.one_of(
 
 
 def fitting_values(kind: Any) -> st.SearchStrategy[Any]:
-    """Objects that belong to a type, most of the time."""
+    """Mostly values that fit the type."""
     if isinstance(kind, list):
         return st.none() | fitting_values(next(one for one in kind if one != "null"))
     if isinstance(kind, str):
@@ -82,7 +82,7 @@ def fitting_values(kind: Any) -> st.SearchStrategy[Any]:
 
 @st.composite
 def records(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
-    """A schema of a few fields, and a record that fits it, or nearly."""
+    """A schema with a few fields, and a record that fits it or nearly does."""
     fields, record = [], {}
     chosen = draw(st.lists(st.integers(0, len(KINDS) - 1), max_size=6, unique=True))
     for number in chosen:
@@ -117,12 +117,12 @@ def by_fastavro(schema: Any, data: Any) -> Any:
 
 @settings(max_examples=examples(150))
 @given(records())
-def test_a_record_is_written_as_by_fastavro(made: tuple[dict[str, Any], Any]) -> None:
-    schema, data = made
+def test_a_record_is_encoded_as_by_fastavro(drawn: tuple[dict[str, Any], Any]) -> None:
+    schema, data = drawn
     encode = AvroEncoding(json.dumps(schema)).encoder(PREFIX)
     assert flat_fields(fastavro.parse_schema(schema)) is not None
     ours = outcome(encode, data)
-    if has_no_room(schema, data):  # fastavro writes a number of another type, or infinity
+    if is_out_of_range(schema, data):  # fastavro encodes an out-of-range number
         assert ours[0] in (ValueError, TypeError)
     else:
         assert ours == outcome(lambda one: by_fastavro(schema, one), data)
@@ -131,8 +131,8 @@ def test_a_record_is_written_as_by_fastavro(made: tuple[dict[str, Any], Any]) ->
 LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 
 
-def has_no_room(schema: dict[str, Any], data: Any) -> bool:
-    """Whether a number is outside of the range of an ``int`` or ``float`` field."""
+def is_out_of_range(schema: dict[str, Any], data: Any) -> bool:
+    """Whether a number is outside the range of its ``int`` or ``float`` field."""
     for field in schema["fields"] if isinstance(data, dict) else ():
         kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
         kinds = [kind["type"] if isinstance(kind, dict) else kind for kind in kinds]
@@ -147,14 +147,14 @@ def has_no_room(schema: dict[str, Any], data: Any) -> bool:
 
 
 @pytest.mark.parametrize("size", [0, 1000, 1024, 100_000])
-def test_long_fields_find_room(size: int) -> None:
+def test_long_fields_are_encoded(size: int) -> None:
     fields = [{"name": "a", "type": "string"}, {"name": "b", "type": "bytes"}]
     schema = {"type": "record", "name": "R", "fields": fields}
     data = {"a": "x" * size, "b": bytes(size)}
     assert AvroEncoding(json.dumps(schema)).encoder(PREFIX)(data) == by_fastavro(schema, data)
 
 
-def test_defaults_are_written() -> None:
+def test_defaults_are_encoded() -> None:
     defaults = {"int": 7, "string": "seven", "double": "NaN", "boolean": True}
     fields = [{"name": kind, "type": kind, "default": one} for kind, one in defaults.items()]
     schema = {"type": "record", "name": "R", "fields": fields}
@@ -165,7 +165,7 @@ def test_defaults_are_written() -> None:
         encode({"double": 1, "int": None})
 
 
-def test_fastavro_writes_what_is_no_flat_record() -> None:
+def test_nested_records_are_left_to_fastavro() -> None:
     tree = {"type": "record", "name": "Tree", "fields": [{"name": "t", "type": ["null", "Tree"]}]}
     for other in ("string", tree, {"type": "array", "items": "long"}):
         assert flat_fields(fastavro.parse_schema(other)) is None
@@ -242,22 +242,22 @@ def columns(draw: st.DrawFn) -> tuple[str, Any]:
 
 @settings(max_examples=examples(50))
 @given(columns())
-def test_the_records_are_those_of_the_rows(made: tuple[str, Any]) -> None:
-    schema, column = made
+def test_columns_are_encoded_as_their_rows(drawn: tuple[str, Any]) -> None:
+    schema, column = drawn
     encoding = AvroEncoding(schema)
     encode = encoding.encoder(PREFIX)
-    records, faults = avro_encoder(encoding, column.type).encode(column, PREFIX)
+    records, errors = avro_encoder(encoding, column.type).encode(column, PREFIX)
     rows = column.to_pylist(maps_as_pydicts="strict")
-    assert faults == {}
+    assert errors == {}
     assert records.to_pylist() == [None if row is None else encode(row) for row in rows]
 
 
 def encoded(kind: Any, column: Any, name: str = "f") -> tuple[list[Any], dict[int, str]]:
-    """What becomes of a column alone in its struct, and of its rows that are faults."""
+    """The records of a struct with this single column, and the errors by row."""
     schema = {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind}]}
     rows = pa.StructArray.from_arrays([column], [name])
-    records, faults = avro_encoder(AvroEncoding(json.dumps(schema)), rows.type).encode(rows, b"")
-    return records.to_pylist(), {row: str(error) for row, error in faults.items()}
+    records, errors = avro_encoder(AvroEncoding(json.dumps(schema)), rows.type).encode(rows, b"")
+    return records.to_pylist(), {row: str(error) for row, error in errors.items()}
 
 
 @pytest.mark.parametrize(
@@ -278,11 +278,11 @@ def encoded(kind: Any, column: Any, name: str = "f") -> tuple[list[Any], dict[in
     ],
     ids=steady_repr,
 )
-def test_a_cell_that_does_not_fit_is_the_fault_of_its_row(kind: Any, column: Any, why: str) -> None:
-    records, faults = encoded(kind, column)
+def test_a_cell_that_does_not_fit_is_an_error_of_its_row(kind: Any, column: Any, why: str) -> None:
+    records, errors = encoded(kind, column)
     assert [record is None for record in records] == [False, True]
-    assert list(faults) == [1]
-    assert faults[1].startswith(f"the value does not fit the schema: {why}")
+    assert list(errors) == [1]
+    assert errors[1].startswith(f"the value does not fit the schema: {why}")
 
 
 @pytest.mark.parametrize(
@@ -304,18 +304,18 @@ def test_a_cell_that_does_not_fit_is_the_fault_of_its_row(kind: Any, column: Any
     ],
     ids=steady_repr,
 )
-def test_a_type_that_does_not_fit_is_refused(kind: Any, column: Any, why: str) -> None:
+def test_a_column_type_that_does_not_fit_is_rejected(kind: Any, column: Any, why: str) -> None:
     with pytest.raises(RecordTypeError, match=why):
         encoded(kind, column)
 
 
-def test_a_column_is_matched_by_its_name_in_any_case_and_none_is_lost() -> None:
+def test_columns_match_fields_ignoring_case_and_each_must_match() -> None:
     assert encoded("long", pa.array([1]), name="F") == ([b"\x02"], {})
     with pytest.raises(RecordTypeError, match=r"no field of \['f'\] has the name of .*\['g'\]"):
         encoded("long", pa.array([1]), name="g")
 
 
-def test_a_field_without_a_column_is_null_or_refused() -> None:
+def test_a_field_without_a_column_must_be_nullable() -> None:
     fields = [{"name": "a", "type": "int"}, {"name": "b", "type": ["null", "int"]}]
     rows = pa.array([{"a": 1}])
     schema = {"type": "record", "name": "R", "fields": fields}
@@ -347,14 +347,14 @@ def test_a_field_without_a_column_is_null_or_refused() -> None:
     ],
     ids=steady_repr,
 )
-def test_extremes_are_written_as_spark_writes_them(kind: Any, column: Any, record: str) -> None:
-    """Stored from ``to_avro`` of Spark 4.3, or by the specification where that was not asked."""
-    records, faults = encoded(kind, column)
-    assert faults == {}
+def test_extreme_values_are_encoded_as_by_spark(kind: Any, column: Any, record: str) -> None:
+    """From ``to_avro`` of Spark 4.3, or from the specification."""
+    records, errors = encoded(kind, column)
+    assert errors == {}
     assert records[0].hex() == record
 
 
-def test_texts_of_a_schema_for_bytes_are_bare_behind_an_id() -> None:
+def test_bytes_behind_a_schema_id_have_no_length() -> None:
     column = pa.array([b"data", None])
     framed = AvroEncoding('"bytes"', bare_bytes=True)
     assert avro_encoder(framed, column.type).encode(column, PREFIX)[0].to_pylist() == [
@@ -366,16 +366,16 @@ def test_texts_of_a_schema_for_bytes_are_bare_behind_an_id() -> None:
 
 
 @pytest.mark.parametrize("schema", [["null", "bytes"], ["null", DECIMAL], DECIMAL], ids=steady_repr)
-def test_bytes_behind_an_id_are_those_that_avro_serializer_writes(schema: Any) -> None:
+def test_bytes_behind_a_schema_id_are_encoded_as_by_avro_serializer(schema: Any) -> None:
     number = Decimal("1.23")
     cell, kind = (b"data", pa.binary()) if "bytes" in schema else (number, pa.decimal128(5, 2))
     encoding = AvroEncoding(json.dumps(schema), bare_bytes=True)
-    records, faults = avro_encoder(encoding, kind).encode(pa.array([cell], kind), PREFIX)
-    assert faults == {}
+    records, errors = avro_encoder(encoding, kind).encode(pa.array([cell], kind), PREFIX)
+    assert errors == {}
     assert records[0].as_py() == encoding.encoder(PREFIX)(cell)
 
 
-def test_bytes_behind_an_id_must_fit_the_schema() -> None:
+def test_bytes_behind_a_schema_id_must_fit_the_schema() -> None:
     for schema in ("string", POINT):
         encoding = AvroEncoding(json.dumps(schema), bare_bytes=True)
         with pytest.raises(RecordTypeError, match="binary does not fit"):

@@ -1,4 +1,4 @@
-"""Whichever path a record took: the same batches, the same futures, the same errors."""
+"""Compiled and Python path give the same batches, futures and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.tier import examples
 
 PARTITIONS = 3
 NOON = 1_700_000_000_000
-BATCH_SIZE = 300  # a few records, so that batches fill, close and are opened again
+BATCH_SIZE = 300  # a few records, so that batches fill up
 
 ODD_BYTES: list[Any] = [
     *("text", 7, memoryview(b"2222").cast("H"), memoryview(bytes(9)).cast("B", (3, 3))),
@@ -37,12 +37,12 @@ COUNTED = (
 
 
 def one_of(things: list[Any]) -> st.SearchStrategy[Any]:
-    """Any of them, also those that have no hash."""
+    """Any of them; they need not be hashable."""
     return st.integers(0, len(things) - 1).map(things.__getitem__)
 
 
-def lent(payload: bytes | None) -> Any:
-    """The same bytes, in memory of their own that is lent."""
+def view(payload: bytes | None) -> Any:
+    """A memoryview of the same bytes."""
     return None if payload is None else memoryview(b"-" + payload + b"-")[1:-1]
 
 
@@ -79,7 +79,7 @@ class Sending:
 def sendings(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Sending]]:
     sending = st.builds(
         Sending,
-        value=payloads | payloads.map(lent) | one_of(ODD_BYTES),
+        value=payloads | payloads.map(view) | one_of(ODD_BYTES),
         key=keys,
         partition=st.none() | partitions,
         timestamp_ms=timestamps,
@@ -89,11 +89,11 @@ def sendings(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Sending]]:
 
 
 keys = st.binary(max_size=20) | st.binary(max_size=20).map(bytearray)
-"""A key is always there where there are several partitions: chance has no part in it."""
+"""With several partitions every record has a key, so that partitions are not random."""
 
 
 class SteadyProducer(KafkaProducer):
-    """Its clock goes on by a second with every record that it stamps, whatever path that takes."""
+    """Its clock advances by a second with every timestamp."""
 
     step_ms = 1_000
 
@@ -103,10 +103,10 @@ class SteadyProducer(KafkaProducer):
 
 
 class Observer:
-    """Does nothing; that it must see every record keeps a producer on the Python path."""
+    """An interceptor that does nothing, but forces the Python path."""
 
     def on_acknowledgement(self, metadata: RecordMetadata) -> None:
-        """Nothing to note."""
+        """Do nothing."""
 
 
 class OnePath:
@@ -126,16 +126,16 @@ class OnePath:
         )
 
     def run(self, sent: list[Sending]) -> tuple[list[Any], list[Any], dict[str, float]]:
-        """The outcome of every send, what the cluster stored, and what was counted."""
+        """The result of every send, the stored batches, and metrics."""
         outcomes = [self._send(sending) for sending in sent]
         self.producer.close(timeout=20)
-        told = [o if isinstance(o, str) else o.get(timeout=0) for o in outcomes]
+        results = [o if isinstance(o, str) else o.get(timeout=0) for o in outcomes]
         stored = [
             (tp, [(b.base_sequence, b.crc, list(b.records())) for b in batches])
             for tp, batches in sorted(self.cluster.log.items())
         ]
         counted = self.producer.metrics()["producer-metrics"]
-        return told, stored, {name: counted[name] for name in COUNTED}
+        return results, stored, {name: counted[name] for name in COUNTED}
 
     def _send(self, s: Sending) -> Any:
         try:
@@ -145,7 +145,7 @@ class OnePath:
 
 
 OVERFLOW = [Sending(bytes(80), None, None, None, None)] * 12
-"""Most open a batch, for they find no room in the one before: each path stamps them as often."""
+"""Most of them open a batch, since the previous one is full."""
 
 
 @settings(max_examples=examples(40))
@@ -154,7 +154,7 @@ OVERFLOW = [Sending(bytes(80), None, None, None, None)] * 12
     | st.tuples(st.just(1), sendings(st.none() | keys))
 )
 @example((1, OVERFLOW))
-def test_both_paths_make_the_same_batches_and_tell_the_same(
+def test_both_paths_give_the_same_batches_and_results(
     given: tuple[int, list[Sending]],
 ) -> None:
     partitions, sent = given
@@ -162,8 +162,8 @@ def test_both_paths_make_the_same_batches_and_tell_the_same(
     assert compiled == OnePath(Observer(), partitions=partitions).run(sent)
 
 
-class Telling:
-    """Adds a header to some records, fails on some, and counts those it has seen."""
+class Serializer:
+    """Adds a header to some records, fails for some, and counts its calls."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -179,14 +179,14 @@ class Telling:
 
 @settings(max_examples=examples(20))
 @given(sendings(keys))
-def test_serializers_see_each_record_once_on_both_paths(sent: list[Sending]) -> None:
-    compiled, python = Telling(), Telling()
+def test_serializers_are_called_once_per_record_on_both_paths(sent: list[Sending]) -> None:
+    compiled, python = Serializer(), Serializer()
     found = OnePath(serializer=compiled).run(sent)
     assert found == OnePath(Observer(), serializer=python).run(sent)
     assert compiled.seen == python.seen
 
 
-@pytest.mark.parametrize("serializer", [None, Telling()])
+@pytest.mark.parametrize("serializer", [None, Serializer()])
 def test_the_compiled_path_is_taken(serializer: Any) -> None:
     path = OnePath(serializer=serializer)
     sent = [Sending(b"%d" % n, b"key", None, 1, None) for n in range(3)]

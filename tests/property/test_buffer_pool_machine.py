@@ -1,4 +1,4 @@
-"""Whatever one thread does to a pool, it counts as used what is in use: no less, no more."""
+"""A pool's count of used memory is exact after any sequence of calls of one thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOTAL = 2000
 
 
 class PoolMachine(RuleBasedStateMachine):
-    """Takes, gives back, loses, lends and grows buffers; ``live`` is what should be counted."""
+    """Allocates, frees, views and grows buffers; ``live`` are those in use."""
 
     buffers = Bundle("buffers")
     returned = Bundle("returned")
@@ -59,25 +59,25 @@ class PoolMachine(RuleBasedStateMachine):
         with pytest.raises(ValueError, match=r"before|not from this pool"):
             self.pool.deallocate(buffer)
 
-    @rule(target=views, buffer=buffers, mark=st.integers(0, 255))
-    def lend(self, buffer: PooledBuffer, mark: int) -> tuple[memoryview, bytes]:
+    @rule(target=views, buffer=buffers, fill=st.integers(0, 255))
+    def view(self, buffer: PooledBuffer, fill: int) -> tuple[memoryview, bytes]:
         view = memoryview(buffer)
-        view[:] = bytes([mark]) * len(view)
+        view[:] = bytes([fill]) * len(view)
         return view, bytes(view)
 
-    @rule(loan=consumes(views))
-    def take_home(self, loan: tuple[memoryview, bytes]) -> None:
-        view, _ = loan
+    @rule(held=consumes(views))
+    def release_view(self, held: tuple[memoryview, bytes]) -> None:
+        view, _ = held
         view.release()
 
     @rule(buffer=returned)
-    def lend_nothing(self, buffer: PooledBuffer) -> None:
+    def view_a_freed_buffer(self, buffer: PooledBuffer) -> None:
         with pytest.raises(BufferError):
             memoryview(buffer)
 
     @rule(buffer=buffers, count=st.integers(1, 40), compression=st.integers(0, 1))
     def grow(self, buffer: PooledBuffer, count: int, compression: int) -> None:
-        """Records may need more memory than the buffer has: in a row if they are compressed."""
+        """Records may need more memory than the buffer has, contiguous if they are compressed."""
         if buffer.capacity < 61 or buffer.lent or buffer.chunk_bytes:
             return
         builder = MemoryRecordsBuilder(
@@ -95,7 +95,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule()
     def close(self) -> None:
-        """Closing stops allocation only; a fresh pool takes over."""
+        """Closing stops allocation only; a new pool replaces it."""
         if self.live:
             return
         self.pool.close()
@@ -104,7 +104,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool = BufferPool(TOTAL, self.pool.poolable_size)
 
     @invariant()
-    def used_is_what_is_in_use(self) -> None:
+    def used_memory_is_exact(self) -> None:
         if hasattr(self, "pool"):
             used = sum(buffer.capacity + buffer.chunk_bytes for buffer in self.live.values())
             assert self.pool.available == TOTAL - used
@@ -113,7 +113,7 @@ class PoolMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         for buffer in self.live.values():
             self.pool.deallocate(buffer)
-        if hasattr(self, "pool"):  # else this hides what went wrong before there was one
+        if hasattr(self, "pool"):  # missing after an error in make_pool
             assert self.pool.available == TOTAL
 
 

@@ -1,4 +1,4 @@
-"""A bulk call makes the batches that a loop of sends makes, and tells the same of every record."""
+"""A bulk call gives the same batches and results as a loop of sends."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ headers = (
 
 
 class NoonProducer(SteadyProducer):
-    """For its clock it is always noon: a bulk call asks less often than a loop of sends."""
+    """Its clock stands still: a bulk call reads it less often than a loop of sends."""
 
     step_ms = 0
 
 
 def rows(partitions: int) -> st.SearchStrategy[list[Row]]:
-    """Keys or partitions everywhere if there is a choice: chance must have no part in it."""
+    """With several partitions every row has a key or partition, so that nothing is random."""
     row = st.builds(
         Row,
         value=payloads,
@@ -76,7 +76,7 @@ def by_iterators(producer: KafkaProducer, sent: list[Row]) -> list[Any]:
 
 
 def by_pairs(producer: KafkaProducer, sent: list[Row]) -> list[Any]:
-    """A call with pairs, of which every buffer is one that must be copied, and a call after it."""
+    """Two calls with pairs, whose values are buffers that must be copied."""
     arguments = columns(sent, tuple)
     keys, values = arguments.pop("keys"), arguments.pop("values")
     pairs = [
@@ -93,7 +93,7 @@ def by_pairs(producer: KafkaProducer, sent: list[Row]) -> list[Any]:
 def run(
     way: Sending, sent: list[Row], *, partitions: int, splits: int = 0, **options: Any
 ) -> tuple[list[Any], Any]:
-    """What every record came to, and what the cluster stored."""
+    """The result of every record, and the stored batches."""
     cluster = ScriptedCluster(topics={"t": [1] * partitions})
     broker = cluster.add(1)
     broker.next(ApiKey.PRODUCE, *[refuse(TOO_LARGE)] * splits)
@@ -106,7 +106,7 @@ def run(
     )
     handles = way(producer, sent)
     producer.close(timeout=20)
-    # What was learned of the codec, or cut in two, depends on when the sender looked.
+    # Compression ratios and splits depend on the sender's timing.
     exact = splits == 0 and options.get("compression_type") is None
     stored = [
         (
@@ -116,15 +116,17 @@ def run(
         )
         for tp, batches in sorted(cluster.log.items())
     ]
-    return [told for handle in handles for told in outcomes(handle)], stored
+    return [result for handle in handles for result in outcomes(handle)], stored
 
 
 def outcomes(handle: Any) -> list[Any]:
-    """Where each record is, or the type of its error."""
-    told = [handle.value or handle.exception] if hasattr(handle, "add_callback") else list(handle)
+    """The partition and offset of each record, or the type of its error."""
+    results = (
+        [handle.value or handle.exception] if hasattr(handle, "add_callback") else list(handle)
+    )
     return [
         type(one) if isinstance(one, KprodError) else (one.topic_partition, one.offset)
-        for one in told
+        for one in results
     ]
 
 
@@ -141,7 +143,7 @@ def _fields(record: Any) -> tuple[Any, ...]:
     splits=st.sampled_from([0, 0, 1, 2, 4]),
     watched=st.booleans(),
 )
-def test_the_batches_and_outcomes_are_those_of_a_loop(
+def test_a_bulk_call_gives_the_batches_and_results_of_a_loop(
     given: tuple[int, list[Row]],
     way: Sending,
     codec: str | None,
@@ -149,7 +151,7 @@ def test_the_batches_and_outcomes_are_those_of_a_loop(
     splits: int,
     watched: bool,
 ) -> None:
-    """Also of batches that are split, and of a producer with interceptors."""
+    """Also with split batches, and with interceptors."""
     partitions, sent = given
     options: dict[str, Any] = {
         "partitions": partitions,
@@ -162,10 +164,10 @@ def test_the_batches_and_outcomes_are_those_of_a_loop(
 
 
 @pytest.mark.parametrize("partitions", [1, 300, pytest.param(70_000, marks=pytest.mark.full)])
-def test_any_number_of_partitions_can_be_told_apart(partitions: int) -> None:
+def test_any_number_of_partitions_is_supported(partitions: int) -> None:
     sent = [
         Row(b"%d" % n, None, (n * 7919) % partitions, 1, None) for n in range(min(partitions, 600))
     ]
-    told, stored = run(by_lists, sent, partitions=partitions)
-    assert [tp.partition for tp, _ in told] == [row.partition for row in sent]
+    results, stored = run(by_lists, sent, partitions=partitions)
+    assert [tp.partition for tp, _ in results] == [row.partition for row in sent]
     assert sum(len(records) for _, _, records in stored) == len(sent)

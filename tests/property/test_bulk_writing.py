@@ -1,4 +1,4 @@
-"""A bulk call puts every record where a loop of appends puts it, whatever becomes of the lists."""
+"""A bulk call appends as a loop does, even if its lists change meanwhile."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ TIME = 1_700_000_000_000
 
 
 def nothing() -> None:
-    """What a wake-up does when no test asks for more."""
+    """The default wake-up."""
 
 
 class Known(Metadata):
-    """Knows one cluster, which never changes, and asks no broker."""
+    """Metadata with a fixed cluster."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self.snapshot = snapshot
@@ -49,7 +49,7 @@ class Known(Metadata):
 
 @dataclass
 class Sending:
-    """One way to send; both draw the same numbers, as long as memory is there."""
+    """An accumulator and a partitioner with this seed."""
 
     seed: int
     memory: int = 1000
@@ -79,7 +79,7 @@ class Sending:
             self.partitioner.appended(self.topic, partition, appended.nbytes, appended.batch_ready)
 
     def let_grow(self) -> None:
-        """Batches begun from now on may grow to four times their size, where there are some."""
+        """Let batches that begin from now on grow to four times their size."""
         self.around.broker(1).window.size = 4 * self.batch_size
         self.around.partitions.look(self.cluster, self.around.clock.now)
 
@@ -125,7 +125,7 @@ def by_partition(queued: list[tuple[int, list[bytes | None]]]) -> list[list[list
 
 
 def sizes(most: int = 880) -> st.SearchStrategy[list[int]]:
-    """Of records that fit into a batch, whatever comes around them."""
+    """Sizes of records that fit into a batch."""
     return st.lists(st.integers(8, most), min_size=1, max_size=120)
 
 
@@ -139,7 +139,7 @@ def values_of(lengths: list[int]) -> list[bytes]:
     seed=st.integers(0, 9),
     timestamp_ms=st.sampled_from([TIME, None]),
 )
-def test_the_partitions_and_batches_are_those_of_a_loop(
+def test_a_bulk_call_gives_the_partitions_and_batches_of_a_loop(
     lengths: list[int], cut: int, seed: int, timestamp_ms: int | None
 ) -> None:
     values = values_of(lengths)
@@ -156,7 +156,7 @@ def test_the_partitions_and_batches_are_those_of_a_loop(
 
 
 @given(lengths=sizes(400), memory=st.integers(1, 30), seed=st.integers(0, 9))
-def test_when_memory_ends_what_came_before_is_queued(
+def test_records_before_the_end_of_memory_are_queued(
     lengths: list[int], memory: int, seed: int
 ) -> None:
     values = values_of(lengths)
@@ -174,7 +174,7 @@ def test_when_memory_ends_what_came_before_is_queued(
     assert sorted(filter(None, queued)) == sorted(values[:sent])
 
 
-def test_who_waits_for_a_partition_holds_no_memory_meanwhile() -> None:
+def test_waiting_for_a_partition_holds_no_memory() -> None:
     sending = Sending(1)
     used: list[int] = []
 
@@ -191,8 +191,8 @@ def test_who_waits_for_a_partition_holds_no_memory_meanwhile() -> None:
     assert used == [3 * BATCH] == [len(sending.queued()) * BATCH]
 
 
-def test_a_call_that_is_interrupted_keeps_no_memory() -> None:
-    """Who keeps the exception keeps, by its traceback, all that the call referred to."""
+def test_an_interrupted_call_keeps_no_memory() -> None:
+    """Also while the exception's traceback keeps the call's objects alive."""
     for interrupted in range(1, 20):
         left = iter(range(interrupted))
 
@@ -234,7 +234,7 @@ def send(
     return delivery, queued_rows(sending)
 
 
-def test_the_objects_live_as_long_as_they_are_read() -> None:
+def test_values_stay_alive_until_they_are_copied() -> None:
     values = [bytes([n]) * 50 for n in range(200)]
     expected: list[Row] = [(None, bytes([n]) * 50) for n in range(200)]
     chunk = load(values[:], None)
@@ -247,20 +247,20 @@ def test_the_objects_live_as_long_as_they_are_read() -> None:
     assert queued_rows(sending) == expected
 
 
-def test_a_list_that_grows_meanwhile_is_sent_as_it_was() -> None:
+def test_values_appended_during_the_call_are_not_sent() -> None:
     values = [bytes(400)] * 40
     delivery, rows = send(values, wake=lambda: values.append(b"later"))
     assert len(values) > 40
     assert (len(delivery), rows) == (40, [(None, bytes(400))] * 40)
 
 
-def test_a_list_that_is_emptied_meanwhile_ends_there() -> None:
+def test_a_list_emptied_during_the_call_ends_the_call() -> None:
     values: list[Any] = [b""] * (BLOCK_ROWS + 5)
     delivery, rows = send(values, wake=values.clear)
     assert (len(delivery), len(rows)) == (BLOCK_ROWS, BLOCK_ROWS)
 
 
-def test_what_is_put_into_a_list_meanwhile_is_checked() -> None:
+def test_values_changed_during_the_call_are_checked() -> None:
     values: list[Any] = [b""] * (BLOCK_ROWS + 5)
 
     def change() -> None:

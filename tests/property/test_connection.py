@@ -1,4 +1,4 @@
-"""Whatever is sent and however the broker answers: a request ends once, with what is its own."""
+"""Every request ends exactly once, with its own answer, whatever the broker sends."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ IN_FLIGHT = 3
 
 
 class Connection(RuleBasedStateMachine):
-    """A client and its broker over one connection; ``owed`` are the requests the broker has read.
+    """A client and its broker; ``owed`` are the requests that the broker has read.
 
-    Times go on by a second with every step.
+    Time advances by a second with every step.
     """
 
     def __init__(self) -> None:
@@ -29,8 +29,8 @@ class Connection(RuleBasedStateMachine):
             replace(SETTINGS, max_in_flight=IN_FLIGHT, max_frame_bytes=LIMIT)
         )
         self.connection.open(self.now)
-        self.sent: list[Noted] = []  # all there were, oldest first
-        self.leaving: list[tuple[Noted, int]] = []  # bytes of it the socket has not taken
+        self.sent: list[Noted] = []  # all requests, oldest first
+        self.leaving: list[tuple[Noted, int]] = []  # with the number of unsent bytes
         self.owed: list[Noted] = []
         self.expected: dict[Noted, list[tuple[str, object]]] = {}
         self.refused = False
@@ -89,13 +89,13 @@ class Connection(RuleBasedStateMachine):
         number=st.integers(-1, 20) | st.integers(-(2**31), 2**31 - 1), body=st.binary(max_size=30)
     )
     def answer_wrongly(self, number: int, body: bytes) -> None:
-        """Out of order, twice, or to nothing at all."""
+        """Out of order, twice, or with an unknown correlation id."""
         oldest = self.owed[0].correlation_ids[0] if self.owed else None
         self._refuses(answer((number if number != oldest else number ^ 1) % 2**32, body))
 
     @precondition(lambda self: self.alive)
     @rule(size=st.integers(LIMIT + 1, 2**31 - 1) | st.integers(-(2**31), 3), rest=st.binary())
-    def announce_a_size_that_cannot_be(self, size: int, rest: bytes) -> None:
+    def announce_an_invalid_size(self, size: int, rest: bytes) -> None:
         self._refuses(size.to_bytes(4, "big", signed=True) + rest)
 
     def _refuses(self, stream: bytes) -> None:
@@ -111,14 +111,14 @@ class Connection(RuleBasedStateMachine):
         self.connection.close(ConnectionLost("gone"), self.now)
         for request in self.owed:
             self.expected[request] = [("failed", True)]
-        for request, _ in self.leaving:  # no broker acts on a request without its last byte
+        for request, _ in self.leaving:  # a broker ignores an incomplete request
             self.expected[request] = [("failed", False)]
         self.leaving.clear()
         self.owed.clear()
         self.refused = True
 
     @invariant()
-    def every_request_has_ended_as_it_should(self) -> None:
+    def every_request_has_ended_as_expected(self) -> None:
         for request in self.sent:
             assert request.ends == self.expected[request]
 

@@ -1,4 +1,4 @@
-"""What the compiled writer writes, the plain reader of the broker reads: two who share no code."""
+"""The broker's reader, which shares no code with the compiled writer, reads its batches."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def wrap(kind: Callable[[bytes], Any], data: bytes | None) -> Any:
 
 
 @given(batches)
-def test_sizes_are_what_was_said(written: list[Written]) -> None:
+def test_reported_sizes_are_exact(written: list[Written]) -> None:
     builder = new_builder(1 << 20)
     sizes = [builder.append(*record) for record in written]
     for record, size in zip(written, sizes, strict=True):
@@ -66,7 +66,7 @@ def test_sizes_are_what_was_said(written: list[Written]) -> None:
 
 
 @given(batches, st.integers(HEADER_BYTES, 2000))
-def test_has_room_for_tells_what_try_append_does(written: list[Written], limit: int) -> None:
+def test_has_room_for_predicts_try_append(written: list[Written], limit: int) -> None:
     capacity = max(limit, batch_size_upper_bound(*written[0][1:]))
     builder = new_builder(capacity, write_limit=limit)
     for i, record in enumerate(written):
@@ -80,7 +80,7 @@ def test_has_room_for_tells_what_try_append_does(written: list[Written], limit: 
 
 
 @given(batches, st.integers(1, 50), st.floats(0.01, 2.0))
-def test_compressed_batches_grow_and_can_be_read(
+def test_compressed_batches_can_grow_and_be_read_back(
     written: list[Written], room: int, ratio: float
 ) -> None:
     capacity = max(200, batch_size_upper_bound(*written[0][1:]))
@@ -102,7 +102,7 @@ def test_compressed_batches_grow_and_can_be_read(
 
 
 @given(batches, st.integers(0, INT64_MAX), st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1))
-def test_a_new_producer_state_changes_nothing_else(
+def test_changing_the_producer_state_changes_nothing_else(
     written: list[Written], producer_id: int, epoch: int, sequence: int
 ) -> None:
     builder = new_builder(1 << 20)
@@ -119,7 +119,7 @@ def test_a_new_producer_state_changes_nothing_else(
 
 
 @given(st.lists(records, min_size=1, max_size=60), st.integers(61, 3000), st.integers(61, 20_000))
-def test_a_batch_that_grew_is_one_that_was_written_in_one_piece(
+def test_a_batch_that_grew_has_the_same_bytes_as_a_large_one(
     written: list[Written], chunk: int, limit: int
 ) -> None:
     first = batch_size_upper_bound(*written[0][1:])

@@ -1,4 +1,4 @@
-"""How large a record may be does not depend on the call that sends it."""
+"""All calls have the same limit for the size of a record."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ sizes = st.integers(-20, 20).map(lambda beyond: LIMIT + beyond)
 
 
 class Calls:
-    """A producer, and every call that can send the same record with it."""
+    """A producer, and every call that can send a record."""
 
     def __init__(self, **options: Any) -> None:
         self.cluster = ScriptedCluster(topics={"t": [1]})
@@ -42,10 +42,10 @@ class Calls:
     def outcomes(
         self, key: bytes | None, value: bytes | None, pairs: list[Header], kind: Any
     ) -> list[str | None]:
-        """What each of the calls says of a record that is too large; None if it is not."""
+        """The error of each call if the record is too large, else None."""
         named = {"key": "key"}
         columns = {"value": pa.array([value], kind), "key": pa.array([key], kind)}
-        if pairs:  # without them there may be no such column
+        if pairs:  # without headers the column must be missing
             columns["headers"] = pa.array([pairs], pa.map_(pa.string(), kind))
             named["headers"] = "headers"
         many: dict[str, Any] = {"keys": [key], "headers": [pairs], "partitions": [0]}
@@ -65,7 +65,7 @@ def refusal(call: Callable[[], object], prefix: str = "") -> str | None:
 
 
 def value_for(size: int, key: bytes | None, pairs: list[Header]) -> bytes | None:
-    """A value that makes a record of that size, or of one byte less where there is none."""
+    """A value for a record of that size, or slightly less where that is impossible."""
     room = max(0, size - batch_size_upper_bound(key, None, pairs))
     return next(
         (
@@ -79,13 +79,13 @@ def value_for(size: int, key: bytes | None, pairs: list[Header]) -> bytes | None
 
 @settings(max_examples=examples(30))
 @given(key=payloads, pairs=headers, size=sizes, kind=st.sampled_from(KINDS))
-def test_every_call_takes_and_refuses_the_same_records(
+def test_every_call_accepts_and_rejects_the_same_records(
     calls: Calls, key: bytes | None, pairs: list[Header], size: int, kind: Any
 ) -> None:
     value = value_for(size, key, pairs)
-    told, *others = calls.outcomes(key, value, pairs, kind)
-    assert (told is None) == (batch_size_upper_bound(key, value, pairs) <= LIMIT)
-    assert others == [told, told]
+    error, *others = calls.outcomes(key, value, pairs, kind)
+    assert (error is None) == (batch_size_upper_bound(key, value, pairs) <= LIMIT)
+    assert others == [error, error]
 
 
 @pytest.fixture(scope="module", params=["max_request_size", "buffer_memory"])

@@ -1,4 +1,4 @@
-"""However often requests are lost, a window grows back to its full size."""
+"""The window of a broker after lost requests."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from kprod.sender.broker import Window
 
 
-@given(least=st.integers(1, 1000), losses_=st.integers(0, 20))
-def test_what_was_lost_is_regained(least: int, losses_: int) -> None:
-    """However often it fell, answers let requests go again as if nothing had happened."""
+@given(least=st.integers(1, 1000), losses=st.integers(0, 20))
+def test_a_window_grows_back_after_any_number_of_losses(least: int, losses: int) -> None:
     window = Window(least, 8 * least, 3.0)
-    for number in range(losses_):
+    for number in range(losses):
         window.in_flight += least
         window.failed(least, number + 0.5, number + 1.0, lost=True)
     for _ in range(200):

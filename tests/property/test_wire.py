@@ -1,4 +1,4 @@
-"""What kprod writes, kio reads as the same; frames do not depend on how their bytes come."""
+"""kio reads what kprod writes; frames do not depend on chunks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ requests = st.one_of(
 
 
 @given(requests, int32, text, int16, int32, st.none() | text)
-def test_produce_requests(
+def test_kio_reads_produce_requests(
     request: tuple[int, Topics],
     correlation_id: int,
     client_id: str,
@@ -72,7 +72,7 @@ def topic_key(version: int, topic: Any) -> Any:
 @given(
     versions(ApiKey.METADATA), int32, text, st.none() | st.lists(names, max_size=5), st.booleans()
 )
-def test_metadata_requests(
+def test_kio_reads_metadata_requests(
     version: int, correlation_id: int, client_id: str, topics: list[str] | None, auto: bool
 ) -> None:
     frame = encode_metadata_request(version, correlation_id, client_id, topics, auto)
@@ -92,7 +92,7 @@ identities = st.fixed_dictionaries(
 
 
 @given(versions(ApiKey.INIT_PRODUCER_ID), int32, text, identities)
-def test_init_producer_id_requests(
+def test_kio_reads_init_producer_id_requests(
     version: int, correlation_id: int, client_id: str, asked: dict[str, Any]
 ) -> None:
     frame = encode_init_producer_id_request(version, correlation_id, client_id, **asked)
@@ -105,7 +105,7 @@ def test_init_producer_id_requests(
 
 
 @given(versions(ApiKey.API_VERSIONS), int32, text)
-def test_api_versions_requests(version: int, correlation_id: int, client_id: str) -> None:
+def test_kio_reads_api_versions_requests(version: int, correlation_id: int, client_id: str) -> None:
     frame = encode_api_versions_request(version, correlation_id, client_id, ("kprod", "1.2"))
     body = read(ApiKey.API_VERSIONS, version, correlation_id, client_id, frame)
     if version >= 3:
@@ -138,5 +138,5 @@ def test_any_chunking_gives_the_same_frames(
     stream = b"".join(len(message).to_bytes(4, "big") + message for message in messages) + rest
     reader = FrameReader()
     found = [frame for chunk in cut(stream, places) for frame in reader.feed(chunk)]
-    # Compared only now: later chunks must not have touched the frames given out before.
+    # Compared last: later chunks must not change earlier frames.
     assert [bytes(frame) for frame in found] == messages
