@@ -1,1 +1,1 @@
-"""Hours of everything a producer goes through, and a gate that tells growth from noise."""
+"""A long-running test for growth of memory, descriptors, threads and latency."""

@@ -1,16 +1,15 @@
-"""Hours of a producer's life in turns, and a gate on what its process holds.
+"""Runs producers for hours, and checks that their processes do not grow.
 
     python -m tests.soak --hours N [--rate N] [--seconds N] [--without-spark]
 
-Three embedded brokers, the producers and a Spark driver are processes of their own. In turns, each
-on a topic of its own: steady load, a producer made and closed, leaders that move, nodes that
-restart, a crash of all, logins that run out, certificates that are replaced, transactions, and a
-micro-batch of Spark. A consumer that is not ours finds each record once and in order; memory,
-descriptors, threads and latency must not grow (``trend.py``). Needs Java for Spark.
+Three embedded brokers, the producers and a Spark driver are separate processes. The phases of a
+cycle, each with its own topic: steady load, short-lived producers, leader changes, restarts of
+nodes, a crash of all, expiring logins, new certificates, transactions, and a micro-batch of Spark.
+An independent consumer must find each record once and in order; memory, descriptors, threads and
+latency must not grow (``trend.py``). Needs Java for Spark.
 
-Stores ``soak.json`` below ``benchmarks/results`` when it ran for three hours, else
-``soak-quick.json``. The exit code is 1 when something grows or the
-run was too short to tell; what breaks a promise ends it at once.
+Stores ``soak.json`` below ``benchmarks/results`` after three hours, else ``soak-quick.json``. The
+exit code is 1 if something grows or the run was too short to decide; a wrong record ends the run.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from benchmarks.spread import significant
 from tests.soak.brokers import Brokers
 from tests.soak.command_process import ROOT, CommandProcess
 from tests.soak.load import Load
-from tests.soak.trend import Measure, Point, Verdict, judge
-from tests.soak.turns import Turns
+from tests.soak.phases import Phases
+from tests.soak.trend import Measure, Point, Result, assess
 from tests.support.held_resources import HeldResources, held_resources
 
 FOLDER = ROOT / "build" / "soak"
 FULL_HOURS = 3.0
 WARM_UP = 0.2
-"""Of the cycles: caches fill, and arenas reach the size that they keep."""
+"""The share of cycles that are ignored, while caches fill."""
 MEBIBYTE = 2**20
 MEASURES = {
     "memory": Measure("resident memory", "MiB", negligible=1.0),
@@ -49,13 +48,12 @@ MEASURES = {
     "p50": Measure("latency, median", "ms", negligible=1.0),
     "p99": Measure("latency, 99th percentile", "ms", negligible=10.0),
 }
-"""``heap`` is what is in use after each cycle. Resident memory also holds what the allocator keeps,
-so it tells of 20 KiB lost in a cycle only after hours; of these 0.2 MiB are 3 KiB. Latencies are
-those of the steady turns."""
+"""``heap`` is measured after each cycle, without free memory that the allocator keeps: it shows a
+leak of 3 KiB per cycle, resident memory only one of 20 KiB. Latencies are those of ``steady``."""
 
 
 class Soak:
-    """The processes, the cycles of turns, and what was seen in each."""
+    """The processes, the cycles, and their measurements."""
 
     def __init__(self, options: argparse.Namespace, stack: ExitStack) -> None:
         self._options = options
@@ -73,17 +71,17 @@ class Soak:
         addresses = brokers.ask("options")
         servers = addresses["plain"]["bootstrap_servers"]
         self._load = process(Load, **addresses)
-        self._tell_heap = {"producers": self._load, "brokers": brokers}
-        self._tell_held = {
-            name: partial(held_resources, process.pid) for name, process in self._tell_heap.items()
+        self._heaps = {"producers": self._load, "brokers": brokers}
+        self._resources = {
+            name: partial(held_resources, process.pid) for name, process in self._heaps.items()
         }
         spark = None
         if not options.without_spark:
             from tests.soak.spark_batches import SparkBatches, python_family
 
             spark = process(SparkBatches, folder=folder, servers=servers)
-            self._tell_held["Spark's Python"] = partial(python_family, spark.pid)
-        self.turns = Turns(
+            self._resources["Spark's Python"] = partial(python_family, spark.pid)
+        self.phases = Phases(
             self._load, brokers, spark, servers, seconds=options.seconds, rate=options.rate
         )
         self._began = time.monotonic()
@@ -93,93 +91,93 @@ class Soak:
         return (time.monotonic() - self._began) / 3600
 
     def run(self) -> None:
-        """Whole cycles until the time is over."""
+        """Run whole cycles until the time is over."""
         while self._hours < self._options.hours:
-            held: dict[str, list[HeldResources]] = {name: [] for name in self._tell_held}
-            for kind in self.turns.kinds:
-                self.turns.take(kind)
-                for name, tell in self._tell_held.items():
-                    held[name].append(tell())
+            held: dict[str, list[HeldResources]] = {name: [] for name in self._resources}
+            for kind in self.phases.kinds:
+                self.phases.run(kind)
+                for name, measure in self._resources.items():
+                    held[name].append(measure())
             self._end_cycle(held)
             print(
-                f"{self._hours:.2f} h: {self.cycles} cycles, {self.turns.records:,} records",
+                f"{self._hours:.2f} h: {self.cycles} cycles, {self.phases.records:,} records",
                 flush=True,
             )
         self.totals = self._load.ask("close")
 
     def _end_cycle(self, held: dict[str, list[HeldResources]]) -> None:
-        """Note a point of each measure: the median of what was held after the turns."""
+        """Store a point of each measure, by the median over the phases."""
         self.cycles += 1
         for process, samples in held.items():
             memory, files, threads = map(statistics.median, zip(*samples, strict=True))
-            self._note(process, memory=memory / MEBIBYTE, files=files, threads=threads)
-        for name, process_of in self._tell_heap.items():
-            self._note(name, heap=process_of.ask("heap") / MEBIBYTE)
-        quantiles = statistics.quantiles(self.turns.milliseconds, n=100)
-        self._note("producers", p50=quantiles[49], p99=quantiles[98])
+            self._add(process, memory=memory / MEBIBYTE, files=files, threads=threads)
+        for name, process_of in self._heaps.items():
+            self._add(name, heap=process_of.ask("heap") / MEBIBYTE)
+        quantiles = statistics.quantiles(self.phases.milliseconds, n=100)
+        self._add("producers", p50=quantiles[49], p99=quantiles[98])
 
-    def _note(self, process: str, **values: float) -> None:
+    def _add(self, process: str, **values: float) -> None:
         for measure, value in values.items():
             self._points[process][measure].append(Point(self._hours, value))
 
-    def verdicts(self) -> dict[str, dict[str, Verdict]]:
-        """By process and measure; without the cycles of the warm-up."""
+    def results(self) -> dict[str, dict[str, Result]]:
+        """The results by process and measure, without the warm-up."""
         first = int(WARM_UP * self.cycles)
         return {
-            process: {name: judge(MEASURES[name], found[first:]) for name, found in points.items()}
+            process: {name: assess(MEASURES[name], found[first:]) for name, found in points.items()}
             for process, points in self._points.items()
         }
 
 
 def main() -> int:
-    """Run what the command line asks for, store it, and tell; the exit code."""
+    """Run, store and print the results; the exit code."""
     options = _parser().parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     origin = provenance()
     with ExitStack() as stack:
         soak = Soak(options, stack)
         soak.run()
-    verdicts = soak.verdicts()
+    results = soak.results()
     whole = options.hours >= FULL_HOURS and not options.without_spark
     stored = write_result(
         "soak" if whole else "soak-quick",
         question="Does a producer that runs for hours hold more and more, or become slower?",
         command=command_line("tests.soak"),
         origin=origin,
-        settings=vars(options) | {"turns": list(soak.turns.kinds), "warm_up": WARM_UP},
-        figures=_figures(soak, verdicts),
+        settings=vars(options) | {"turns": list(soak.phases.kinds), "warm_up": WARM_UP},
+        figures=_figures(soak, results),
     )
     print(f"Stored in {stored.relative_to(ROOT)}")
-    for process, measures in verdicts.items():
-        for verdict in measures.values():
-            print(f"{process}, {verdict.measure.name}: {verdict}")
-    judged = [verdict for measures in verdicts.values() for verdict in measures.values()]
-    return int(any(verdict.grows or not verdict.is_decided for verdict in judged))
+    for process, measures in results.items():
+        for result in measures.values():
+            print(f"{process}, {result.measure.name}: {result}")
+    all_results = [result for measures in results.values() for result in measures.values()]
+    return int(any(result.grows or not result.is_decided for result in all_results))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.soak")
     parser.add_argument("--hours", type=float, default=FULL_HOURS)
     parser.add_argument("--rate", type=float, default=500.0, help="records per second")
-    parser.add_argument("--seconds", type=float, default=6.0, help="of load in each turn")
+    parser.add_argument("--seconds", type=float, default=6.0, help="of load in each phase")
     parser.add_argument("--without-spark", action="store_true")
     return parser
 
 
-def _figures(soak: Soak, verdicts: dict[str, dict[str, Verdict]]) -> dict[str, Any]:
+def _figures(soak: Soak, results: dict[str, dict[str, Result]]) -> dict[str, Any]:
     return {
         "cycles": soak.cycles,
-        "records": soak.turns.records,
+        "records": soak.phases.records,
         "producers": soak.totals,
         "verdicts": {
             process: {
                 name: {
-                    "verdict": str(verdict),
-                    "points": [[significant(each) for each in point] for point in verdict.points],
+                    "verdict": str(result),
+                    "points": [[significant(each) for each in point] for point in result.points],
                 }
-                for name, verdict in measures.items()
+                for name, result in measures.items()
             }
-            for process, measures in verdicts.items()
+            for process, measures in results.items()
         },
     }
 

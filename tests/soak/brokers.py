@@ -1,4 +1,4 @@
-"""Three embedded brokers in one process, which restart, move leaders and change certificates."""
+"""Three embedded brokers in one process, with commands for faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NODES = 3
 
 
 class Brokers:
-    """What happens to brokers. Every command returns once it has happened."""
+    """Each method is a command, and returns when it is done."""
 
     def __init__(self, folder: str) -> None:
         self._stack = ExitStack()
@@ -29,30 +29,30 @@ class Brokers:
         self._stack.close()
 
     def options(self) -> dict[str, Any]:
-        """Those of a producer for an open listener, and for one with certificate and login."""
+        """A producer's options for a listener without security, and for one with mTLS and login."""
         return {
             "plain": self._guarded.options("plain", "none"),
             "guarded": self._guarded.options("mtls", "SCRAM-SHA-256"),
         }
 
     def crash(self) -> None:
-        """All nodes end as by a crash, and start again."""
+        """Crash all nodes, and start them again."""
         self._broker.kill()
         self._broker.start()
 
     def restart(self, node: int) -> None:
-        """One node ends, and starts again; meanwhile the others lead its partitions."""
+        """Restart a node; meanwhile the others lead its partitions."""
         self._broker.stop_node(node)
         self._broker.start_node(node)
 
     def move_leaders(self, topic: str, partitions: int) -> None:
-        """Every partition of the topic is led by the next node."""
+        """Move the leader of every partition to the next node."""
         for partition in range(partitions):
             following = self._broker.leader(topic, partition) % NODES + 1
             self._broker.move_leader(topic, partition, following)
 
     def renew_certificates(self) -> None:
-        """New keys for both sides; each node restarts, so that every connection uses them."""
+        """Issue new certificates, and restart each node, so that every connection uses them."""
         self._guarded.renew()
         for node in self._broker.node_ids:
             self.restart(node)

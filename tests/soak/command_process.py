@@ -1,4 +1,4 @@
-"""A process that holds an object, and calls its methods when it is told to."""
+"""A process that has an object, and calls its methods on command."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 class CommandProcess:
-    """Holds ``make(**arguments)``, whose methods are the commands. Thread: one.
+    """Has the object ``make(**arguments)``, whose methods are the commands. Not thread-safe.
 
-    Beside them, ``heap`` tells what the process has allocated (``heap_bytes``), without what the
-    garbage collector would free. ``output`` takes what the process says. What a command raises ends
-    the process, with its traceback there. So does leaving the ``with`` block.
+    The command ``heap`` returns ``heap_bytes`` after a garbage collection. ``output`` gets stdout
+    and stderr. An exception in a command ends the process, and so does leaving the ``with`` block.
     """
 
     def __init__(self, make: Callable[..., Any], arguments: dict[str, Any], output: Path) -> None:
@@ -32,20 +31,19 @@ class CommandProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         assert self._process.pid is not None
         return self._process.pid
 
     def begin(self, command: str, **arguments: Any) -> None:
-        """Tell it to do something; ``answer`` has to be called before the next command."""
+        """Start a command; call ``answer`` before the next one."""
         self._pipe.send((command, arguments))
 
     def answer(self) -> Any:
-        """Wait for the end of what was begun; EOFError when the process has failed."""
+        """The result of the command; EOFError when the process has failed."""
         return self._pipe.recv()
 
     def ask(self, command: str, **arguments: Any) -> Any:
-        """Do something, and return what it came to."""
+        """Run a command, and return its result."""
         self.begin(command, **arguments)
         return self.answer()
 
@@ -64,8 +62,8 @@ def _serve(
     pipe: Connection, make: Callable[..., Any], arguments: dict[str, Any], output: str
 ) -> None:
     log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for told in (1, 2):
-        os.dup2(log, told)
+    for stream in (1, 2):
+        os.dup2(log, stream)
     held = make(**arguments)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The process under test: producers that live as long as the soak, and some that live briefly."""
+"""The process under test: producers for the whole soak, and short-lived ones."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.support.numbered_records import numbered
 
 VALUE_BYTES = 100
 SLICE_SECONDS = 0.05
-"""Records are sent in slices, as many at once as are due; the last one of each is timed."""
+"""Due records are sent in bursts; the latency of the last one of each is measured."""
 IN_TRANSACTION = 20
 BRIEF = 20
-"""Producers of one turn of brief ones: a kilobyte that each leaves is more than the gate allows."""
+"""Short-lived producers per phase: enough to detect a leak of a kilobyte each."""
 LEFT_SECONDS = 90.0
-"""For what is still under way at the end of a turn, with a broker that has just come back."""
+"""Limit for the last records of a phase, after a broker's restart."""
 LASTING: dict[str, Any] = {
     "allow_auto_create_topics": False,
     "linger_ms": 5,
@@ -25,14 +25,13 @@ LASTING: dict[str, Any] = {
     "metadata_max_idle_ms": 30_000,
     "reconnect_backoff_max_ms": 500,
 }
-"""A topic that has gone is forgotten within half a minute, and is not made again."""
+"""A deleted topic is forgotten within half a minute, and not created again."""
 
 
 class Load:
-    """Each command sends numbered records to one topic, and returns once all are stored.
+    """Each command sends numbered records to a topic, and returns when all are stored.
 
-    The options are those of ``KafkaProducer``: ``plain`` for an open listener, ``guarded`` for one
-    that asks for a certificate and a login.
+    Options of ``KafkaProducer``: ``plain`` without security, ``guarded`` with mTLS and login.
     """
 
     def __init__(self, plain: Mapping[str, Any], guarded: Mapping[str, Any]) -> None:
@@ -47,23 +46,23 @@ class Load:
     def send(
         self, producer: str, topic: str, partitions: int, seconds: float, rate: float
     ) -> dict[str, Any]:
-        """At ``rate`` records per second; how many, and the milliseconds of those timed."""
+        """Send ``rate`` records per second; their number, and latencies in milliseconds."""
         return self._send(self._producers[producer], topic, partitions, seconds, rate)
 
     def send_briefly(
         self, topic: str, partitions: int, seconds: float, rate: float
     ) -> dict[str, Any]:
-        """The same by producers that are made and closed for it, one after the other."""
+        """The same with a series of short-lived producers."""
         sent, milliseconds = 0, list[float]()
         for _ in range(BRIEF):
             with KafkaProducer(**self._plain) as producer:
-                told = self._send(producer, topic, partitions, seconds / BRIEF, rate, first=sent)
-            sent += told["sent"]
-            milliseconds += told["milliseconds"]
+                result = self._send(producer, topic, partitions, seconds / BRIEF, rate, first=sent)
+            sent += result["sent"]
+            milliseconds += result["milliseconds"]
         return {"sent": sent, "milliseconds": milliseconds}
 
     def transact(self, topic: str, partitions: int, transactions: int) -> dict[str, Any]:
-        """Transactions of 20 records, of which every third is aborted; the numbers committed."""
+        """Transactions of 20 records, of which every third is aborted; the committed numbers."""
         producer = self._transactional
         committed: list[int] = []
         for each in range(transactions):
@@ -79,7 +78,7 @@ class Load:
         return {"committed": committed}
 
     def close(self) -> dict[str, float]:
-        """End every producer; how many records were sent again, and connections made."""
+        """Close every producer; the numbers of retried records and of connections."""
         metrics = [each.metrics()["producer-metrics"] for each in self._producers.values()]
         for each in (*self._producers.values(), self._transactional):
             each.close()

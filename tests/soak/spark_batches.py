@@ -1,4 +1,4 @@
-"""A Spark driver that runs a micro-batch whenever it is asked to, from one checkpoint."""
+"""A Spark driver that runs micro-batches on command, from one checkpoint."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ MEMORY = "512m"
 
 
 def python_family(pid: int) -> HeldResources:
-    """A driver and its Python workers together, without the virtual machine."""
+    """The resources of a driver and its Python workers, without the virtual machine."""
     held = held_resources(pid)
     for each in descendants(pid):
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
             if Path(f"/proc/{each}/comm").read_text().startswith("python"):
                 held += held_resources(each)
     return held
 
 
 class SparkBatches:
-    """One session and one query, which goes on from turn to turn. Needs Java.
+    """One session and one query for all phases. Needs Java.
 
-    Not a query for each turn: PySpark keeps a thread and a connection for every query with
-    ``foreachBatch`` that was ever started, whatever the function does.
+    A query for each phase would leak: PySpark keeps a thread and a connection for every query with
+    ``foreachBatch``.
     """
 
     def __init__(self, folder: str, servers: str) -> None:
@@ -53,19 +53,19 @@ class SparkBatches:
         )
 
     def _write_batch(self, rows: DataFrame, batch: int) -> None:
-        # A producer that looks for a topic again would make the one that a turn has removed.
+        # Otherwise a metadata update would recreate a deleted topic.
         write = foreach_batch(
             self._topic, bootstrap_servers=self._servers, allow_auto_create_topics=False
         )
         write(rows, batch)
 
     def write(self, topic: str, rows: int) -> None:
-        """Write the lines "0" and up to ``topic`` by one micro-batch; return once it is stored."""
+        """Write the lines "0", "1", ... to ``topic`` by one micro-batch."""
         self._topic = topic
         text = "".join(f"{number}\n" for number in range(rows))
         scratch = self._lines.with_name("scratch")
         scratch.write_text(text)
-        written = scratch.rename(self._lines / f"{self._written}.txt")  # Spark must find it whole
+        written = scratch.rename(self._lines / f"{self._written}.txt")  # atomically
         self._written += 1
         self._query.processAllAvailable()
         written.unlink()

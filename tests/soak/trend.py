@@ -1,12 +1,12 @@
 """Whether a measure grows: the slope of Theil and Sen, tested against zero.
 
 The slope is the median of the slopes of all pairs of points (Theil 1950); its bounds are order
-statistics of these (Sen 1968), by the variance of Kendall's score with ties. Neither supposes a
-distribution of the noise, and a few outliers change nothing. Points must not depend on each other:
-a point is therefore the median of a whole cycle of turns, not a sample.
+statistics of these (Sen 1968), by the variance of Kendall's score with ties. Neither assumes a
+distribution of the noise, and outliers have little effect. Points must be independent: each is the
+median of a whole cycle.
 
-A step is no growth: a table that becomes twice as large once, as the interpreter's own do, raises
-the slope of the whole series. So the slope has to be there in two of three parts of the time, too.
+A step is not growth, such as a hash table that is resized once. So the slope must also be positive
+in two of three parts of the time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from itertools import combinations, pairwise
 from typing import NamedTuple
 
 CONFIDENCE = 0.99
-"""Of each bound by itself: a flat series is taken for a growing one once in a hundred runs."""
+"""For each bound: a flat series is reported as growing in one of a hundred runs."""
 PARTS = 3
 
 
@@ -64,7 +64,7 @@ def _deviation(points: Sequence[Point]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What is sampled, and the growth per hour that means nothing: less fails no run."""
+    """What is sampled, and the growth per hour that is ignored."""
 
     name: str
     unit: str
@@ -72,8 +72,8 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the points of one measure of one process say."""
+class Result:
+    """The trend of one measure of one process."""
 
     measure: Measure
     points: list[Point]
@@ -81,7 +81,7 @@ class Verdict:
 
     @property
     def grows(self) -> bool:
-        """Surely above zero, by more than is negligible, and not by one step."""
+        """Significantly above zero, not negligible, and not by a single step."""
         slope = min(self.trend.slope, self._lasting_slope())
         return self.trend.low > 0 and slope > self.measure.negligible
 
@@ -93,17 +93,17 @@ class Verdict:
 
     @property
     def is_decided(self) -> bool:
-        """Whether there were points enough for any growth to be noticed."""
+        """Whether there were enough points to detect growth."""
         return math.isfinite(self.trend.low)
 
     def __str__(self) -> str:
-        """A line for people."""
+        """A line of the report."""
         slope, low, high = self.trend
-        verdict = "grows" if self.grows else "flat" if self.is_decided else "too short to tell"
+        result = "grows" if self.grows else "flat" if self.is_decided else "too short to tell"
         unit = f"{self.measure.unit} per hour".strip()
-        return f"{verdict}: {slope:+.3g} {unit} ({low:+.3g} to {high:+.3g})"
+        return f"{result}: {slope:+.3g} {unit} ({low:+.3g} to {high:+.3g})"
 
 
-def judge(measure: Measure, points: Sequence[Point]) -> Verdict:
-    """The verdict on any number of points."""
-    return Verdict(measure, list(points), trend_of(points))
+def assess(measure: Measure, points: Sequence[Point]) -> Result:
+    """The result of any number of points."""
+    return Result(measure, list(points), trend_of(points))

@@ -1,4 +1,4 @@
-"""What happens in turns: each to a topic of its own, judged by a consumer that is not ours."""
+"""The phases of a cycle: each uses its own topic, checked by an independent consumer."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PARTITIONS = 6
 TRANSACTIONS = 30
 ROWS = 2_000
 PAUSE_SECONDS = 1.0
-"""Between two things that happen to the brokers while records flow."""
+"""Between two faults while records are sent."""
 NODES = (1, 2, 3)
 
 
-class Turns:
-    """Runs one turn after another. AssertionError: a record was lost, doubled or out of order.
+class Phases:
+    """Runs phases. AssertionError: a record was lost, duplicated or out of order.
 
-    ``records`` counts them; ``milliseconds`` are those of the last steady turn.
+    ``records`` counts them; ``milliseconds`` are those of the last ``steady`` phase.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Turns:
 
     @property
     def kinds(self) -> dict[str, Callable[[str], None]]:
-        """By name, in the order in which they are taken."""
+        """By name, in order."""
         found: dict[str, Callable[[str], None]] = {
             "steady": self._steady,
             "brief": self._brief,
@@ -59,8 +59,8 @@ class Turns:
         }
         return found if self._spark is None else {**found, "micro-batches": self._micro_batches}
 
-    def take(self, kind: str) -> None:
-        """Make a topic, do what the turn is for, judge what the topic has, and remove it."""
+    def run(self, kind: str) -> None:
+        """Create a topic, run the phase, and delete the topic."""
         topic = f"{kind}-{self._number}"
         self._number += 1
         self._admin.create(topic, PARTITIONS)
@@ -69,41 +69,41 @@ class Turns:
 
     def _steady(self, topic: str) -> None:
         self._begin(topic)
-        self.milliseconds = self._judged(topic)["milliseconds"]
+        self.milliseconds = self._check(topic)["milliseconds"]
 
     def _brief(self, topic: str) -> None:
         self._load.begin("send_briefly", topic=topic, partitions=PARTITIONS, **self._pace)
-        self._judged(topic)
+        self._check(topic)
 
     def _leaders(self, topic: str) -> None:
         self._begin(topic)
         for _ in NODES:
             time.sleep(PAUSE_SECONDS)
             self._brokers.ask("move_leaders", topic=topic, partitions=PARTITIONS)
-        self._judged(topic)
+        self._check(topic)
 
     def _restarts(self, topic: str) -> None:
         self._begin(topic)
         for node in NODES:
             time.sleep(PAUSE_SECONDS)
             self._brokers.ask("restart", node=node)
-        self._judged(topic)
+        self._check(topic)
 
     def _crash(self, topic: str) -> None:
         self._begin(topic)
         time.sleep(PAUSE_SECONDS)
         self._brokers.ask("crash")
-        self._judged(topic)
+        self._check(topic)
 
     def _logins(self, topic: str) -> None:
         self._begin(topic, "guarded")
-        self._judged(topic)
+        self._check(topic)
 
     def _certificates(self, topic: str) -> None:
         self._begin(topic, "guarded")
         time.sleep(PAUSE_SECONDS)
         self._brokers.ask("renew_certificates")
-        self._judged(topic)
+        self._check(topic)
 
     def _transactions(self, topic: str) -> None:
         wanted = self._load.ask(
@@ -125,8 +125,8 @@ class Turns:
             "send", producer=producer, topic=topic, partitions=PARTITIONS, **self._pace
         )
 
-    def _judged(self, topic: str) -> dict[str, Any]:
-        told: dict[str, Any] = self._load.answer()
-        check_order(read_back(self._servers, topic, PARTITIONS), told["sent"], PARTITIONS)
-        self.records += told["sent"]
-        return told
+    def _check(self, topic: str) -> dict[str, Any]:
+        result: dict[str, Any] = self._load.answer()
+        check_order(read_back(self._servers, topic, PARTITIONS), result["sent"], PARTITIONS)
+        self.records += result["sent"]
+        return result

@@ -1,4 +1,4 @@
-"""One cycle of the soak with little load: every kind of turn works, and its judge finds nothing."""
+"""One cycle of the soak with little load."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.support.programs import run_python
 pytestmark = pytest.mark.full
 
 
-def test_a_short_soak_takes_every_turn() -> None:
-    """It is too short to tell anything of slopes, and says so by its exit code."""
+def test_a_short_soak_runs_every_phase() -> None:
+    """It is too short to decide, as its exit code says."""
     little = "--hours", "0.003", "--seconds", "4.5", "--rate", "200", "--without-spark"
     ran = run_python("-m", "tests.soak", *little, check=False, seconds=140)
     assert "producers, threads: too short to tell" in ran.stdout, ran.stderr
