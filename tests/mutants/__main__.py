@@ -42,14 +42,11 @@ MANY_TESTS = 40
 
 
 class Mutant(NamedTuple):
-    """A mutation of one file."""
-
     file: str
     site: Site
 
     @property
     def package(self) -> str:
-        """Its package in kprod."""
         return Path(self.file).parts[1]
 
     @property
@@ -121,7 +118,6 @@ def run(copy: Path, arguments: list[str], variables: dict[str, str]) -> int | No
 
 
 def recorded(copy: Path, jobs: int) -> Covering:
-    """Record once which tests execute which lines."""
     place = FOLDER / "covering"
     if not list(FOLDER.glob("covering.*")):
         options = ["-n", str(jobs), "-p", "tests.mutants.covering"]
@@ -174,7 +170,6 @@ def write(place: Path, text: bytes, seconds: int) -> None:
 
 
 def report(results: dict[Mutant, str], seed: int) -> dict[str, object]:
-    """The final report."""
     commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
     by_package: dict[str, Counter[str]] = {package: Counter() for package in PACKAGES}
     for mutant, result in results.items():
@@ -193,7 +188,6 @@ def report(results: dict[Mutant, str], seed: int) -> dict[str, object]:
 
 
 def main() -> int:
-    """Print each result, and the report."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=400)

@@ -20,7 +20,6 @@ _recording: list[coverage.Coverage] = []
 
 
 def pytest_configure() -> None:
-    """Start recording if a file is given."""
     if place := os.environ.get(RECORDED_IN):
         recorder = coverage.Coverage(
             data_file=place, data_suffix=True, source_pkgs=["kprod"], config_file=False
@@ -46,7 +45,6 @@ def _interrupts(item: pytest.Item) -> bool:
 
 
 def pytest_unconfigure() -> None:
-    """Save the records."""
     while _recording:
         recorder = _recording.pop()
         recorder.stop()
@@ -54,10 +52,7 @@ def pytest_unconfigure() -> None:
 
 
 class Covering:
-    """The records of all processes."""
-
     def __init__(self, place: Path) -> None:
-        """Read the files with this prefix."""
         self._data = coverage.CoverageData(basename=str(place), suffix="all")
         for part in sorted(place.parent.glob(f"{place.name}.*")):
             if not part.name.endswith(".all"):

@@ -6,24 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-OTHER: dict[type[ast.AST], type[ast.AST]] = {
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.FloorDiv,
-    ast.FloorDiv: ast.Mult,
-}
+PAIRS: list[tuple[type[ast.AST], type[ast.AST]]] = [
+    *((ast.Eq, ast.NotEq), (ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Is, ast.IsNot)),
+    *((ast.In, ast.NotIn), (ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.FloorDiv)),
+]
+OTHER = dict(PAIRS) | {second: first for first, second in PAIRS}
 UNTOUCHED = {"annotation", "returns", "decorator_list", "type_params"}
 """Fields of the tree that are not executed, or only at import."""
 LOGS = ("debug", "info", "warning", "error", "exception")
@@ -40,16 +27,13 @@ class Site(NamedTuple):
 
     @property
     def lines(self) -> range:
-        """Line numbers, from one."""
         return range(self.line, self.line + self.old.count("\n") + 1)
 
     def applied(self, text: bytes) -> bytes:
-        """The mutated source."""
         return text[: self.start] + self.new.encode() + text[self.end :]
 
 
 def sites(text: bytes) -> list[Site]:
-    """All mutations of a source."""
     lines = text.splitlines(keepends=True)
     begins = [0]
     for line in lines:
@@ -65,7 +49,6 @@ def sites(text: bytes) -> list[Site]:
 
 
 def _mutations(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """Nodes and their replacements."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -115,8 +98,7 @@ def _other(op: ast.AST) -> Any:
 
 
 def _has_text(node: ast.AST) -> bool:
-    kinds = (ast.JoinedStr,)
     return any(
-        isinstance(one, kinds) or (isinstance(one, ast.Constant) and isinstance(one.value, str))
+        isinstance(one, ast.JoinedStr) or isinstance(getattr(one, "value", None), str)
         for one in ast.walk(node)
     )

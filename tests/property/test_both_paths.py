@@ -42,7 +42,6 @@ def one_of(things: list[Any]) -> st.SearchStrategy[Any]:
 
 
 def view(payload: bytes | None) -> Any:
-    """A memoryview of the same bytes."""
     return None if payload is None else memoryview(b"-" + payload + b"-")[1:-1]
 
 

@@ -33,8 +33,6 @@ def nothing() -> None:
 
 
 class Known(Metadata):
-    """Metadata with a fixed cluster."""
-
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self.snapshot = snapshot
 
@@ -125,7 +123,6 @@ def by_partition(queued: list[tuple[int, list[bytes | None]]]) -> list[list[list
 
 
 def sizes(most: int = 880) -> st.SearchStrategy[list[int]]:
-    """Sizes of records that fit into a batch."""
     return st.lists(st.integers(8, most), min_size=1, max_size=120)
 
 

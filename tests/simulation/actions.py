@@ -69,8 +69,6 @@ class FlushAll:
 
 @dataclass(frozen=True, slots=True)
 class StallClient:
-    """The sender's thread gets no CPU time for a while."""
-
     at: float
     seconds: float
 
@@ -160,8 +158,6 @@ class HideBroker:
 
 @dataclass(frozen=True, slots=True)
 class Grow:
-    """A topic gets one more partition."""
-
     at: float
     topic: int
 

@@ -39,7 +39,6 @@ class SimCompiledSend(CompiledSend):
         """The Python path is ``App._send_slowly``."""
 
     def admit(self, tp: TopicPartition, partitions: int) -> None:
-        """Let the next record for ``tp`` take the compiled path."""
         self._topics.admit(tp, partitions, self._partitioner.sticky(tp.topic))
 
     def close(self) -> None:
@@ -51,8 +50,6 @@ KEYS = (b"", b"k", b"key-2", b"another key", b"\x00\xff", b"key-5", b"key-6")
 
 @dataclass(slots=True)
 class Intent:
-    """The arguments of one ``send``."""
-
     topic: str
     key: bytes | None
     partition: int | None
@@ -107,7 +104,6 @@ class App:
         self._sender.network.wake()
 
     def go_on(self) -> None:
-        """Run the application's thread."""
         for flush in [each for each in self.flushes if all(one.delivery.done for one in each)]:
             self.flushes.remove(flush)
             self._sender.accumulator.flushes.discard(id(flush))

@@ -27,8 +27,6 @@ class Disturb:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A broker is frozen (SIGSTOP) and continues later."""
-
     at: float
     node: int
     seconds: float
@@ -53,8 +51,6 @@ class CutAll:
 
 @dataclass(frozen=True, slots=True)
 class SlowWires:
-    """Latency is multiplied by ``factor``."""
-
     at: float
     seconds: float
     factor: float

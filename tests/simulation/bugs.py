@@ -122,24 +122,11 @@ OUTCOMES = bugs("""
 """)
 
 ANSWERS_AND_PACE = bugs("""
-    correlation ids are ignored | 15
-    kprod.sender.connection.BrokerConnection._match
-    - if exchange.left_bytes:
-    + if False:
-    - if correlation_id != exchange.correlation_id:
-    + if False:
-
     records go to another partition (KAFKA-19012) | 1
     kprod.sender.produce.ProduceExchange.encode
     - for (topic, partition), batch in self._batches.items():
     + first, *others = self._batches.values()
     + for (topic, partition), batch in zip(self._batches, [*others, first], strict=True):
-
-    no back-off before a retry | 21
-    kprod.sender.partition.Partition.put_back
-    - self.queue.put_back(batch)
-    + batch.retry_at = 0.0
-    + self.queue.put_back(batch)
 
     throttling is ignored | 4
     kprod.sender.produce.ProduceExchange.answered
@@ -188,8 +175,6 @@ def put_first(queue: PartitionQueue, batch: ProducerBatch) -> None:
 
 
 class Appends(PartitionQueue):
-    """Puts a retry behind newer records."""
-
     def put_back(self, batch: ProducerBatch) -> None:
         waiting = [self.take_head() for _ in range(self.depth)]
         for each in (batch, *reversed(waiting)):

@@ -27,15 +27,11 @@ MANY = 100
 
 
 class Found(NamedTuple):
-    """A record in a log."""
-
     log: PartitionLog
     record: StoredRecord
 
 
 class Checks:
-    """One check per invariant; each reports into the history."""
-
     def __init__(
         self, schedule: Schedule, history: History, logs: list[PartitionLog], stalled: float
     ) -> None:

@@ -52,7 +52,6 @@ def in_a_poor_network(schedule: Schedule) -> Schedule:
 
 
 def _crowd(rng: random.Random, schedule: Schedule) -> list[Action]:
-    """Bursts that make a backlog, in which batches grow."""
     if any(isinstance(action, Close) for action in schedule.actions):
         return []  # a closed producer rejects each record in its own iteration
     last = max(action.at for action in schedule.actions)

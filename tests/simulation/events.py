@@ -10,8 +10,6 @@ WALL_START_MS = 1_700_000_000_000
 
 
 class SimClock:
-    """Stands still between events."""
-
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now
 
@@ -63,12 +61,10 @@ class EventQueue:
         return self._heap[0][0] + self._skipped if self._heap else NEVER
 
     def skip(self, seconds: float) -> None:
-        """Advance the clock and delay every call by as much."""
         self._clock.now += seconds
         self._skipped += seconds
 
     def run_next(self) -> None:
-        """Move the clock to the next event and run it."""
         when, _, call = heapq.heappop(self._heap)
         self._clock.now = max(self._clock.now, when + self._skipped)
         call()

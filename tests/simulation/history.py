@@ -55,7 +55,6 @@ class History:
         )
 
     def ends(self, sent: Sent, now: float) -> None:
-        """The callback of ``sent`` has run."""
         if sent.done_at >= 0:
             self.violated("I6", f"record {sent.uid} of {sent.tp} ended twice")
         if self.closed:

@@ -52,7 +52,6 @@ class Setup:
     connections_max_idle_ms: int = 540_000
 
     def __repr__(self) -> str:
-        """Only what differs from the defaults."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {field.name: field.default for field in fields(self)}
         changed = [f"{name}={value!r}" for name, value in values.items() if value != plain[name]]
@@ -60,7 +59,6 @@ class Setup:
 
     @property
     def is_poor(self) -> bool:
-        """The network breaks connections or is slow during the whole run."""
         return bool(self.mean_bytes or self.rate)
 
     @property

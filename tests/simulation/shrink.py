@@ -29,7 +29,6 @@ def explain(seed: int, most_runs: int = 1000) -> str:
 
 
 def _kinds(schedule: Schedule) -> set[str]:
-    """The violated invariants."""
     try:
         return {violation.partition(":")[0] for violation in run(schedule).violations}
     except ConfigError:  # invalid options

@@ -42,7 +42,6 @@ class Surroundings(ABC):
         self._topics = setup.topics
 
     def new_backend(self) -> SimBackend:
-        """A client's network, with all brokers."""
         backend = SimBackend(self.clock, self.events, self.wires)
         for node, address in zip(self.nodes, self.addresses, strict=True):
             backend.listen(address.host, address.port, node.node_id, node.accept)

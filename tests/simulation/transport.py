@@ -84,7 +84,7 @@ class SimTransport(Transport):
         seconds = self._wires.latency() + poor.carry(len(arriving))
         self._to_broker.after(seconds, lambda: peer.arrive(arriving))
         if passing is not None:
-            after_data = poor.tells_of_the_end()
+            after_data = poor.ends_gracefully()
             self._to_broker.after(seconds, lambda: peer.reset(after_data=after_data))
 
     def receive(self, limit: int) -> bytes | None:
@@ -105,9 +105,9 @@ class SimTransport(Transport):
         self._wires.trace.note("closed", self.number)
         self._wires.watcher.ended(self)
         if self._peer is not None:
-            if self._wires.loses_what_is_under_way():
+            if self._wires.loses_bytes_in_flight():
                 self._peer.client_closed()
-            else:  # the end of the stream follows the bytes that are under way
+            else:  # the end of the stream follows the bytes in flight
                 self._to_broker.after(0.0, self._peer.client_closed)
 
     def _check(self) -> None:

@@ -63,8 +63,6 @@ class Connection:
 
 
 class WireWatch(Watcher):
-    """Sees only the client's bytes."""
-
     def __init__(
         self, setup: Setup, cluster: Cluster, clock: SimClock, history: History | None = None
     ) -> None:
@@ -84,8 +82,7 @@ class WireWatch(Watcher):
         self._dialled: dict[str, deque[float]] = {}
 
     @property
-    def nothing_under_way(self) -> bool:
-        """No request waits for its response."""
+    def nothing_in_flight(self) -> bool:
         return not any(connection.unanswered for connection in self._connections.values())
 
     @property

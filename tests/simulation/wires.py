@@ -78,14 +78,12 @@ class PoorNetwork:
         self._free_at = max(self._free_at, now) + nbytes / self._rate
         return self._free_at - now
 
-    def tells_of_the_end(self) -> bool:
+    def ends_gracefully(self) -> bool:
         """Whether the connection ends after the broker's answers, not with a reset."""
         return self._rng.random() < 0.5
 
 
 class Wires:
-    """What all connections share."""
-
     def __init__(self, setup: Setup, events: EventQueue, trace: Trace, seed: int) -> None:
         self.events = events
         self.trace = trace
@@ -107,5 +105,5 @@ class Wires:
         self.mutations += 1
         return mutated(self._rng, frame[4:])
 
-    def loses_what_is_under_way(self) -> bool:
+    def loses_bytes_in_flight(self) -> bool:
         return self._lost_on_close > 0 and self._rng.random() < self._lost_on_close

@@ -27,8 +27,6 @@ LONG_ENOUGH = 120.0  # seconds after which a broker may forget a producer
 
 
 class World(Surroundings):
-    """One run of a schedule."""
-
     def __init__(self, schedule: Schedule) -> None:
         setup = schedule.setup
         super().__init__(setup, schedule.seed)
@@ -72,7 +70,7 @@ class World(Surroundings):
     def forget_producers(self) -> None:
         """Skipped unless everything has ended: a broker never forgets an active producer."""
         busy = any(sent.done_at < 0 for sent in self.app.history.accepted)
-        if not busy and self.watch.nothing_under_way and not self._zombies:
+        if not busy and self.watch.nothing_in_flight and not self._zombies:
             self.events.skip(LONG_ENOUGH)
             for partition in self.cluster.partitions:
                 partition.log.forget_producers()
@@ -85,7 +83,6 @@ class World(Surroundings):
     # The run ----------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        """An exception that escapes from the producer is a violation, too."""
         try:
             self._run()
         except Exception as error:
@@ -176,7 +173,6 @@ class World(Surroundings):
         self.events.at(able + longest, look)
 
     def _probe(self) -> None:
-        """After all faults a record for every partition must be delivered."""
         self.app.probing = True
         self.app.send(
             Intent(name, None, number, 10)
@@ -200,5 +196,4 @@ class World(Surroundings):
 
 
 def run(schedule: Schedule) -> Outcome:
-    """Run one schedule."""
     return World(schedule).run()

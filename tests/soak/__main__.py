@@ -53,8 +53,6 @@ leak of 3 KiB per cycle, resident memory only one of 20 KiB. Latencies are those
 
 
 class Soak:
-    """The processes, the cycles, and their measurements."""
-
     def __init__(self, options: argparse.Namespace, stack: ExitStack) -> None:
         self._options = options
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -121,7 +119,6 @@ class Soak:
             self._points[process][measure].append(Point(self._hours, value))
 
     def results(self) -> dict[str, dict[str, Result]]:
-        """The results by process and measure, without the warm-up."""
         first = int(WARM_UP * self.cycles)
         return {
             process: {name: assess(MEASURES[name], found[first:]) for name, found in points.items()}
@@ -130,7 +127,6 @@ class Soak:
 
 
 def main() -> int:
-    """Run, store and print the results; the exit code."""
     options = _parser().parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     origin = provenance()

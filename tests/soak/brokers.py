@@ -25,7 +25,6 @@ class Brokers:
         self._broker = self._guarded.broker
 
     def end(self) -> None:
-        """Stop all nodes."""
         self._stack.close()
 
     def options(self) -> dict[str, Any]:
@@ -36,7 +35,6 @@ class Brokers:
         }
 
     def crash(self) -> None:
-        """Crash all nodes, and start them again."""
         self._broker.kill()
         self._broker.start()
 
@@ -46,7 +44,6 @@ class Brokers:
         self._broker.start_node(node)
 
     def move_leaders(self, topic: str, partitions: int) -> None:
-        """Move the leader of every partition to the next node."""
         for partition in range(partitions):
             following = self._broker.leader(topic, partition) % NODES + 1
             self._broker.move_leader(topic, partition, following)

@@ -43,7 +43,6 @@ class CommandProcess:
         return self._pipe.recv()
 
     def ask(self, command: str, **arguments: Any) -> Any:
-        """Run a command, and return its result."""
         self.begin(command, **arguments)
         return self.answer()
 

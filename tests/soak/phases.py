@@ -46,7 +46,6 @@ class Phases:
 
     @property
     def kinds(self) -> dict[str, Callable[[str], None]]:
-        """By name, in order."""
         found: dict[str, Callable[[str], None]] = {
             "steady": self._steady,
             "brief": self._brief,
@@ -60,7 +59,6 @@ class Phases:
         return found if self._spark is None else {**found, "micro-batches": self._micro_batches}
 
     def run(self, kind: str) -> None:
-        """Create a topic, run the phase, and delete the topic."""
         topic = f"{kind}-{self._number}"
         self._number += 1
         self._admin.create(topic, PARTITIONS)

@@ -25,8 +25,6 @@ PARTS = 3
 
 
 class Point(NamedTuple):
-    """A value at a time in hours."""
-
     hours: float
     value: float
 
@@ -40,7 +38,6 @@ class Trend(NamedTuple):
 
 
 def trend_of(points: Sequence[Point], confidence: float = CONFIDENCE) -> Trend:
-    """The trend of any number of points."""
     slopes = sorted(
         (after.value - before.value) / (after.hours - before.hours)
         for before, after in combinations(points, 2)
@@ -73,8 +70,6 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The trend of one measure of one process."""
-
     measure: Measure
     points: list[Point]
     trend: Trend
@@ -86,7 +81,6 @@ class Result:
         return self.trend.low > 0 and slope > self.measure.negligible
 
     def _lasting_slope(self) -> float:
-        """The median of the slopes in each part of the points."""
         bounds = [len(self.points) * part // PARTS for part in range(PARTS + 1)]
         parts = [self.points[first:last] for first, last in pairwise(bounds)]
         return statistics.median(trend_of(part).slope for part in parts)
@@ -97,7 +91,6 @@ class Result:
         return math.isfinite(self.trend.low)
 
     def __str__(self) -> str:
-        """A line of the report."""
         slope, low, high = self.trend
         result = "grows" if self.grows else "flat" if self.is_decided else "too short to tell"
         unit = f"{self.measure.unit} per hour".strip()
@@ -105,5 +98,4 @@ class Result:
 
 
 def assess(measure: Measure, points: Sequence[Point]) -> Result:
-    """The result of any number of points."""
     return Result(measure, list(points), trend_of(points))

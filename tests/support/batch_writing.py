@@ -12,8 +12,6 @@ HEADER_BYTES = 61
 
 
 class Written(NamedTuple):
-    """The arguments of a builder's ``append``."""
-
     timestamp_ms: int
     key: bytes | None = None
     value: bytes | None = None

@@ -45,7 +45,6 @@ class BrokerProcess:
         return self._process.pid
 
     def kill(self) -> None:
-        """Kill it, as a crash would."""
         self._end(signal.SIGKILL)
 
     def freeze(self) -> None:
@@ -55,7 +54,6 @@ class BrokerProcess:
         thaw(self.pid)
 
     def go_on(self) -> None:
-        """Resume or restart it."""
         if self._process is None:
             self.start()
         self.thaw()

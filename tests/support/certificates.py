@@ -45,7 +45,6 @@ class Certificates:
         before: datetime.datetime | None = None,
         authority: trustme.CA | None = None,
     ) -> str:
-        """A PEM with key and certificates."""
         issued = (authority or self.authority).issue_cert(
             *hosts, not_before=after, not_after=before
         )

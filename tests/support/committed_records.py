@@ -30,8 +30,6 @@ ELECTION_PAUSE = 0.1
 
 
 class Stored(NamedTuple):
-    """One record as the consumer read it."""
-
     partition: int
     offset: int
     timestamp: int
@@ -137,7 +135,6 @@ def log_ends(bootstrap_servers: str, topic: str, partitions: int) -> list[int]:
 
 
 def _log_end(consumer: Consumer, topic: str, partition: int) -> int:
-    """Retries during a leader election."""
     deadline = time.monotonic() + SECONDS
     while True:
         try:

@@ -20,7 +20,6 @@ def kprod_command(block: str) -> str:
 
 
 def commands(block: str) -> list[tuple[str, str]]:
-    """Each command of a block with its output."""
     return [(shown.replace("\\\n", " "), printed) for shown, printed in COMMAND.findall(block)]
 
 

@@ -63,7 +63,6 @@ class CuttingProxy(LoopbackProxy):
         limit: int,
         to_client: asyncio.StreamWriter,
     ) -> None:
-        """Forward ``limit`` bytes, then cut the connection."""
         with suppress(OSError):
             while limit > 0:
                 chunk = await source.read(min(limit, CHUNK))

@@ -26,7 +26,6 @@ def keep_code() -> None:
 
 
 def _inner() -> Iterator[CodeType]:
-    """The code of all nested functions, lambdas and generators."""
     gc.unfreeze()  # frozen objects are not listed
     outer = [each.__code__ for each in gc.get_objects() if isinstance(each, FunctionType)]
     while outer:

@@ -28,7 +28,6 @@ CLONE = {"x86_64": 56, "aarch64": 220}
 
 
 def by_python() -> int:
-    """``os.fork()``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # there are other threads
         return os.fork()

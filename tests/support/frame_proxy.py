@@ -34,8 +34,6 @@ class Spoil:
 
 
 class Sizes(NamedTuple):
-    """Sizes of the latest request and response of an API, with their size fields."""
-
     request: int = 0
     response: int = 0
 
@@ -62,7 +60,6 @@ class FrameProxy(LoopbackProxy):
 
     @property
     def armed(self) -> int:
-        """The number of pending faults."""
         return len(self._armed)
 
     def take(self, api: ApiKey) -> Spoil | None:
@@ -73,7 +70,6 @@ class FrameProxy(LoopbackProxy):
         return self._armed.popleft()
 
     def note(self, api: ApiKey, *, request: int = 0, response: int = 0) -> None:
-        """Record the size of a message."""
         known = self.sizes.get(api, Sizes())
         self.sizes[api] = Sizes(request or known.request, response or known.response)
 
@@ -101,7 +97,6 @@ class FrameProxy(LoopbackProxy):
         exchange_of: Callable[[bytes], tuple[ApiKey, Spoil | None]],
         to_client: asyncio.StreamWriter,
     ) -> None:
-        """Forward frames until one side closes, or the connection is cut."""
         while True:
             frame = await read_frame(source)
             api, spoil = exchange_of(frame)

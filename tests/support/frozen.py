@@ -18,5 +18,4 @@ def freeze(pid: int) -> None:
 
 
 def thaw(pid: int) -> None:
-    """Resume a process."""
     os.kill(pid, signal.SIGCONT)

@@ -21,41 +21,34 @@ def uvarint(number: int) -> bytes:
 
 
 def text(data: bytes) -> bytes:
-    """A compact string."""
     return uvarint(len(data) + 1) + data
 
 
 def array(items: Iterable[bytes]) -> bytes:
-    """A compact array."""
     listed = list(items)
     return uvarint(len(listed) + 1) + b"".join(listed)
 
 
 def broker(node_id: int, host: bytes | None = None, port: int = 9092) -> bytes:
-    """Of Metadata 9 to 13."""
     host = b"broker-%d" % node_id if host is None else host
     return struct.pack(">i", node_id) + text(host) + struct.pack(">i", port) + b"\0\0"
 
 
 def partition(number: int, leader: int = 1, replicas: bytes = REPLICAS) -> bytes:
-    """Of Metadata 9 to 13."""
     return struct.pack(">hiii", 0, number, leader, 0) + replicas + replicas + NOBODY + b"\0"
 
 
 def topic(name: bytes, partitions: Iterable[bytes]) -> bytes:
-    """One of Metadata 12."""
     head = struct.pack(">h", 0) + text(name) + bytes(16) + b"\0"
     return head + array(partitions) + struct.pack(">i", 0) + b"\0"
 
 
 def metadata(brokers: Iterable[bytes], topics: Iterable[bytes], cluster: bytes = b"c") -> bytes:
-    """The body of Metadata 12."""
     head = struct.pack(">i", 0) + array(brokers) + text(cluster) + struct.pack(">i", 1)
     return head + array(topics) + b"\0"
 
 
 def record_error(index: int, message: bytes = b"") -> bytes:
-    """One of Produce 9 to 13."""
     return struct.pack(">i", index) + text(message) + b"\0"
 
 

@@ -86,7 +86,6 @@ class KerberosRealm:
         self._realm.start_kdc(env={**self._realm.env, "KRB5_CONFIG": str(config)})
 
     def stop(self) -> None:
-        """Stop the KDC: it issues no more tickets."""
         self._realm.stop_kdc()
 
     def fetch_ticket(self, lifetime: str = "1h") -> None:

@@ -63,7 +63,6 @@ def _schema(api: int, version: int, kind: Any) -> Any:
 
 
 def made(entity: Any, values: dict[str, Any]) -> Any:
-    """A kio entity with these values."""
     return entity(
         **{
             name: convert(values[name]) if name in values else absent

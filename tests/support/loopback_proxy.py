@@ -15,8 +15,6 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Streams(NamedTuple):
-    """Both ways of a connection to one peer."""
-
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
@@ -109,7 +107,6 @@ async def copy(
     target: asyncio.StreamWriter,
     change: Callable[[bytes], bytes] = bytes,
 ) -> None:
-    """Forward bytes until the end of the stream."""
     while chunk := await source.read(65_536):
         await write(target, change(chunk))
 
@@ -150,7 +147,6 @@ async def close_streams(*writers: asyncio.StreamWriter) -> None:
 
 
 def abort_streams(*writers: asyncio.StreamWriter) -> None:
-    """Close without flushing."""
     for writer in writers:
         writer.transport.abort()
 

@@ -40,7 +40,6 @@ def read_resource(data: bytes) -> dict[str, str]:
 
 
 def read_scope(data: bytes) -> tuple[str, str]:
-    """Name and version of the instrumentation scope."""
     (of_resource,) = MetricsData.FromString(data).resource_metrics
     scope = of_resource.scope_metrics[0].scope
     return scope.name, scope.version

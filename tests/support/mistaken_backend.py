@@ -16,7 +16,6 @@ class MistakenBackend(Backend):
         self._transports: dict[Transport, MistakenTransport] = {}
 
     def check(self, call: str) -> None:
-        """Raise if this call has to fail."""
         if call in self.failing:
             raise ZeroDivisionError(f"a mistake in {call}")
 
@@ -52,8 +51,6 @@ class MistakenBackend(Backend):
 
 
 class MistakenTransport(Transport):
-    """One connection of a MistakenBackend."""
-
     def __init__(self, backend: MistakenBackend, inner: Transport) -> None:
         self.inner = inner
         self._backend = backend

@@ -46,7 +46,6 @@ def new_queue(tp: TopicPartition = TP, settings: QueueSettings = SETTINGS, **par
 def new_batch(
     size: int = 400, delivery: Any = None, tp: TopicPartition = TP, **options: Any
 ) -> ProducerBatch:
-    """A batch outside any queue."""
     pool = options.pop("pool", None) or BufferPool(size, size)
     return ProducerBatch(
         pool.allocate(size, 0), tp, delivery, options.pop("now", 0.0), write_limit=size, **options

@@ -91,7 +91,6 @@ def _source(function: Any) -> str:
 
 
 def _changed(owner: Any, right: Any, edits: tuple[Edit, ...]) -> Any:
-    """The function with these changes."""
     function = getattr(right, "fget", None) or getattr(right, "__func__", right)
     lines = _source(function).splitlines()
     for edit in edits:
@@ -125,5 +124,4 @@ def _edited(lines: list[str], edit: Edit) -> list[str]:
 
 
 def _at(line: str, new: list[str]) -> list[str]:
-    """The new lines with the indentation of ``line``."""
     return [" " * (len(line) - len(line.lstrip())) + one for one in new]

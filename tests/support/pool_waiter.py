@@ -12,7 +12,6 @@ PATIENCE = 30.0  # seconds; only a broken pool takes that long
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Return as soon as ``condition`` holds."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, "the condition never held"
@@ -37,13 +36,11 @@ class PoolWaiter:
             self.outcome = error
 
     def buffer(self) -> PooledBuffer:
-        """Wait for the allocated memory."""
         self._thread.join(PATIENCE)
         assert isinstance(self.outcome, PooledBuffer), self.outcome
         return self.outcome
 
     def error(self) -> BaseException:
-        """Wait for the exception."""
         self._thread.join(PATIENCE)
         assert isinstance(self.outcome, BaseException), self.outcome
         return self.outcome

@@ -38,7 +38,6 @@ def await_listener(port: int, seconds: float = 300.0) -> None:
 
 
 def listens(port: int) -> bool:
-    """Whether a server accepts connections there now."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:

@@ -22,7 +22,6 @@ def add_field(message: Any, name: str, kind: str, of: str = "", *, repeated: boo
 
 
 def message_classes(files: Iterable[FileDescriptorProto], *names: str) -> list[Any]:
-    """The classes of the messages with these names."""
     pool = DescriptorPool()
     for file in files:
         pool.AddSerializedFile(file.SerializeToString())

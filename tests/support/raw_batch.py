@@ -10,7 +10,6 @@ from crc32c import crc32c
 
 
 def varint(value: int) -> bytes:
-    """Zigzag, base 128."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest >= 0x80:
@@ -23,7 +22,6 @@ def varint(value: int) -> bytes:
 def raw_record(
     offset_delta: int, value: bytes | None, key: bytes | None = None, timestamp_delta: int = 0
 ) -> bytes:
-    """One record without headers."""
     body = b"\0" + varint(timestamp_delta) + varint(offset_delta)
     body += _field(key) + _field(value) + varint(0)
     return varint(len(body)) + body

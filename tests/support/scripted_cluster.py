@@ -26,8 +26,6 @@ UNKNOWN_TOPIC_ID = 100
 
 
 class Heard(NamedTuple):
-    """One request as a broker read it."""
-
     api: ApiKey
     version: int
     correlation_id: int
@@ -48,7 +46,6 @@ def hear(message: bytes) -> Heard:
 
 
 def frame(heard: Heard, **values: Any) -> bytes:
-    """A response with its header and size."""
     flexible = is_flexible(heard.api, heard.version) and heard.api is not ApiKey.API_VERSIONS
     tags = b"\x00" if flexible else b""
     body = bytes(response(heard.api, heard.version, **values))
@@ -57,7 +54,6 @@ def frame(heard: Heard, **values: Any) -> bytes:
 
 
 def telling(**values: Any) -> Answer:
-    """An answer with these values."""
     return lambda _broker, heard: frame(heard, **values)
 
 
@@ -66,7 +62,6 @@ def silence(_broker: ScriptedBroker, _heard: Heard) -> None:
 
 
 def cut(_broker: ScriptedBroker, _heard: Heard) -> bytes:
-    """Break the connection."""
     raise ConnectionResetError("Connection reset by peer")
 
 
@@ -113,13 +108,11 @@ class ScriptedBroker:
         return _Connection(self)
 
     def answer(self, heard: Heard) -> bytes | None:
-        """The scripted answer, or the usual one."""
         self.heard.append(heard)
         script = self._script[heard.api]
         return script.popleft()(self, heard) if script else self.usual(heard)
 
     def usual(self, heard: Heard) -> bytes:
-        """The answer of a healthy broker."""
         if heard.api is ApiKey.PRODUCE:
             return self.produce_answer(heard, self.cluster.store)
         if heard.api is ApiKey.METADATA:
@@ -168,7 +161,6 @@ class ScriptedBroker:
 
     @property
     def endpoint(self) -> dict[str, Any]:
-        """Its address, as in answers."""
         return {"node_id": self.node_id, "host": self.host, "port": self.port}
 
 
@@ -201,7 +193,6 @@ class ScriptedCluster:
         return next((n for n, topic_id in self.topic_ids.items() if topic_id == topic.topic_id), "")
 
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
-        """The values stored in one partition, in order."""
         batches = self.log.get(TopicPartition(topic, partition), [])
         return [record.value for batch in batches for record in batch.records()]
 
@@ -242,7 +233,6 @@ class ScriptedCluster:
 
 
 def api_keys(offered: Mapping[ApiKey, tuple[int, int]]) -> list[dict[str, int]]:
-    """The ``api_keys`` of an ApiVersions response."""
     return [
         {"api_key": api, "min_version": first, "max_version": last}
         for api, (first, last) in offered.items()

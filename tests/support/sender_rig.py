@@ -112,7 +112,6 @@ class SenderRig:
 
 
 def rig_of(cluster: ScriptedCluster, **options: Any) -> SenderRig:
-    """A rig whose sender knows topic "t"."""
     rig = SenderRig(cluster, **options)
     rig.know("t")
     return rig

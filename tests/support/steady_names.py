@@ -8,5 +8,4 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def steady_repr(value: object) -> str:
-    """``repr`` without addresses."""
     return ADDRESS.sub("", repr(value))

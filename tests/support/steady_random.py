@@ -6,7 +6,5 @@ import random
 
 
 class SteadyRandom(random.Random):
-    """``uniform`` returns the middle of the range."""
-
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2

@@ -20,7 +20,6 @@ def seeds(variable: str, few: int, many: int) -> int:
 
 
 def examples(few: int) -> int:
-    """The number of hypothesis examples, by tier."""
     return 6 * few if FULL else few
 
 

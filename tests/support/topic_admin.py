@@ -35,7 +35,6 @@ class TopicAdmin:
         await_true(lambda: self._led(topic, partitions), SECONDS)
 
     def _led(self, topic: str, partitions: int) -> bool:
-        """Whether every partition has a leader that knows its log end."""
         try:
             log_ends(self._bootstrap_servers, topic, partitions)
         except KafkaException:
@@ -43,12 +42,9 @@ class TopicAdmin:
         return True
 
     def await_brokers(self, count: int) -> None:
-        """Wait until there are that many brokers."""
         await_true(lambda: len(self._client.list_topics(timeout=SECONDS).brokers) == count, SECONDS)
 
     def await_in_sync(self, topic: str, replicas: int) -> None:
-        """Wait until every partition has that many replicas in sync."""
-
         def in_sync() -> bool:
             found = self._client.list_topics(topic, SECONDS).topics[topic]
             return all(len(p.isrs) == replicas for p in found.partitions.values())

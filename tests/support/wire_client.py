@@ -30,7 +30,6 @@ class WireClient:
         self.send_bytes(request_schema(api, version).encode(header, values))
 
     def receive(self, api: ApiKey, version: int) -> tuple[int, Any]:
-        """Correlation id and body of the next response."""
         (size,) = struct.unpack(">i", self._read(4))
         header, body = response_schema(api, version).decode(self._read(size))
         return header.correlation_id, body

@@ -165,7 +165,6 @@ class Application:
             self._world.violated("an expelled member has committed offsets")
 
     def _ends_early(self, plan: Plan, tx: AppTransaction) -> bool:
-        """Whether the producer stops before the end of the transaction."""
         producer = self._producer
         if plan.fate == "kill":
             producer.vanish()
@@ -184,7 +183,6 @@ class Application:
     # Errors -----------------------------------------------------------------------------------
 
     def _react(self, error: KprodError, tx: AppTransaction, plan: Plan) -> None:
-        """Take the next step of the error."""
         producer = self._producer
         if self._gentle and not plan.stale:
             self._world.violated(f"failed without a fault: {error!r}")
@@ -222,7 +220,6 @@ class Application:
             self._renew(tx)
 
     def _renew(self, tx: AppTransaction) -> None:
-        """Replace the producer."""
         self._check_fencing()
         tx.given_up()
         self._producer.close(0.0)
@@ -314,6 +311,5 @@ class Application:
             self._producer = successor
 
     def _pause(self, seconds: float) -> None:
-        """Run the sender for that long."""
         deadline = self._world.clock.now + seconds
         self._producer.app.wait(lambda: False, deadline)

@@ -34,8 +34,6 @@ OFFSETS = TopicPartition(OFFSETS_TOPIC, 0)
 
 
 class SimTimer(Timer):
-    """Its appointments are events."""
-
     def __init__(self, events: EventQueue) -> None:
         self._events = events
 
@@ -57,8 +55,6 @@ class SimTimer(Timer):
 
 
 class InlineHandlers:
-    """Replaces the pool of threads that handle requests."""
-
     def __init__(self, *_: object, **_named: object) -> None:
         """The options are those of ``HandlerPool``."""
 
@@ -109,7 +105,6 @@ class SimBrokers(running_cluster.RunningCluster):
             self._set_epoch(setup.coordinated_epoch, setup.level)
 
     def _set_epoch(self, epoch: int, level: int) -> None:
-        """Store the transactional id with this epoch."""
         known = Transaction(TRANSACTIONAL_ID, self.transactions.take_id(), epoch, 0)
         log = self._log(COORDINATION)
         write_transaction(log, TRANSACTIONAL_ID, known, level, self._options.clock.wall_ms())
@@ -130,7 +125,6 @@ class SimBrokers(running_cluster.RunningCluster):
         return [log for topic in found if topic is not None for log in topic.partitions]
 
     def lead(self, where: TopicPartition, node_id: int) -> None:
-        """Move the partition to that node, if it runs."""
         with suppress(BrokerError):
             self.move_leader(where, node_id % len(self.state.node_ids))
 
@@ -144,7 +138,6 @@ class SimBrokers(running_cluster.RunningCluster):
         return TopicPartition(READ, number)
 
     def become(self, cluster_id: str) -> None:
-        """Nodes that start from now on have this cluster id."""
         self._logs.cluster_id = cluster_id
 
     def end(self) -> None:

@@ -65,11 +65,6 @@ BUGS = bugs("""
     - self._identity.producer = ProducerId(producer_id, epoch, transactional=True)
     + self._identity.producer = ProducerId(producer_id, epoch, transactional=False)
 
-    keeps the epoch after an end in doubt | 90
-    kprod.sender.coordination.Coordination._ended
-    + self._needs_epoch = False
-    + return self._begin_anew()
-
     never looks for another coordinator | 18
     kprod.sender.coordination.Coordination.answered
     - self._coordinators.pop(ask.coordinator, None)
@@ -90,9 +85,4 @@ BUGS = bugs("""
     + if ask.api is ApiKey.TXN_OFFSET_COMMIT:
     +     *before, member, left = ask.fields
     +     ask.fields = *before, GroupMetadata(member.group_id), left
-
-    commits offsets at the transaction coordinator | 1
-    kprod.sender.coordination.Coordination._to_add
-    - api, to = ApiKey.TXN_OFFSET_COMMIT, (GROUP, group_id)
-    + api, to = ApiKey.TXN_OFFSET_COMMIT, self._coordinator
 """)

@@ -43,8 +43,6 @@ Draw = Callable[["Dice"], list[Incident]]
 
 
 class Dice(draw_setup.Dice):
-    """Random choices for a run with transactions."""
-
     setup: TransactionSetup
 
     def __init__(self, seed: int) -> None:

@@ -37,8 +37,6 @@ class SimEngine:
 
 
 class SimProducer(TransactionCalls):
-    """``number`` counts the producers of a run."""
-
     def __init__(
         self,
         number: int,
@@ -70,12 +68,10 @@ class SimProducer(TransactionCalls):
 
     @property
     def error(self) -> KprodError | None:
-        """Why the transaction or the producer has failed."""
         return None if self._transactions is None else self._transactions.error
 
     @property
     def identity(self) -> tuple[int, int] | None:
-        """Its producer id and epoch."""
         return None if self._transactions is None else self._transactions.producer
 
     def close(self, timeout: float) -> None:

@@ -18,8 +18,6 @@ NO_LEADER = -1
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """The leader of a partition. All leaders share its log."""
-
     log: PartitionLog
     leader: int
     epoch: int = 0
@@ -94,7 +92,6 @@ class Cluster:
         self.changed()
 
     def grow(self, name: str) -> None:
-        """A topic gets one more partition."""
         topic = self.topics[name]
         log = self._new_log(name, topic.topic_id, len(topic.partitions))
         self.logs.append(log)
@@ -179,7 +176,6 @@ class Cluster:
 
     @staticmethod
     def _describe(topic: Topic) -> dict[str, Any]:
-        """As in a metadata response."""
         partitions = [
             {
                 "error_code": LEADER_NOT_AVAILABLE if each.leader == NO_LEADER else 0,

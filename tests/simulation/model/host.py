@@ -16,7 +16,6 @@ REFUSED = "Connection refused"
 
 
 def refuse(transport: SimTransport) -> None:
-    """Connecting to a port without a listener fails."""
     transport.fail(REFUSED)
 
 

@@ -19,8 +19,6 @@ BASE_OFFSET = struct.Struct(">q")
 
 
 class StoredBatch(NamedTuple):
-    """``header`` has the assigned offset."""
-
     header: BatchHeader
     data: bytes
 
@@ -104,6 +102,5 @@ class PartitionLog:
             entry.batches.append(last)
 
     def forget_producers(self) -> None:
-        """Forget all producers: the next batch may start at any sequence."""
         self._producers = ProducerState()
         self._forgotten_below = self.end

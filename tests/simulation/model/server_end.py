@@ -52,7 +52,6 @@ class ServerEnd:
         return self.alive and self._transport.closed
 
     def read(self) -> None:
-        """Read on, unless busy or paused."""
         if self._busy or not self.alive or self._node.paused:
             return
         if self._socket:
@@ -159,7 +158,6 @@ class ServerEnd:
         self._to_client.after(self._wires.latency(), deliver)
 
     def proceed(self) -> None:
-        """Take the next request."""
         self._busy = False
         self.read()
 

@@ -23,7 +23,6 @@ class PartitionData(NamedTuple):
 
 
 def batches(request: Heard) -> list[PartitionData]:
-    """The batches of a Produce request."""
     return [
         PartitionData(
             getattr(topic, "name", None), getattr(topic, "topic_id", None), part.index, part.records
@@ -34,7 +33,6 @@ def batches(request: Heard) -> list[PartitionData]:
 
 
 def topics_of(request: Heard) -> list[str]:
-    """The topics of a Metadata request."""
     return [topic.name for topic in request.body.topics or ()]
 
 

@@ -33,7 +33,6 @@ UTF8 = {**os.environ, "LC_ALL": "C.UTF-8"}
 
 
 def class_archive(version: str) -> Path:
-    """The path of the class archive of that version."""
     return CACHE / f"{version}.jsa"
 
 
@@ -173,7 +172,6 @@ class ApacheKafka:
         return sorted(self.data_dir.glob(f"{topic}-{partition}/*.log"))
 
     def kill(self) -> None:
-        """Kill it, as a crash would."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -12,31 +12,13 @@ from tests.support.raw_batch import raw_batch
 from tests.support.wire_client import WireClient
 
 OWN: Final = frozenset(
-    {
-        "host",
-        "port",
-        "rack",
-        "cluster_id",
-        "topic_id",
-        "producer_id",
-        "throttle_time",
-        "error_message",
-        "member_id",
-        "brokers",
-        "api_keys",
-        "configs",
-        "supported_features",
-        "finalized_features",
-        "finalized_features_epoch",
-        "cluster_authorized_operations",
-        "topic_authorized_operations",
-        "authorized_operations",
-        "log_append_time_ms",
-        "node_endpoints",
-        "session_id",
-        "leader_id",
-        "controller_id",
-    }
+    [
+        *("host", "port", "rack", "cluster_id", "topic_id", "producer_id", "throttle_time"),
+        *("error_message", "member_id", "brokers", "api_keys", "configs", "supported_features"),
+        *("finalized_features", "finalized_features_epoch", "cluster_authorized_operations"),
+        *("topic_authorized_operations", "authorized_operations", "log_append_time_ms"),
+        *("node_endpoints", "session_id", "leader_id", "controller_id"),
+    ]
 )
 """Fields that may differ between two brokers."""
 
@@ -55,15 +37,9 @@ def _on(topic: str, **more: Any) -> list[Message]:
     """One partition of a topic, under all of its field names."""
     part = {"partition": 0, "partition_index": 0, "index": 0, "current_leader_epoch": -1}
     entry = {**part, "leader_epoch": 0, "partition_max_bytes": 9999, **more}
-    names = ("partitions", "partition_data")
-    return [
-        {
-            "name": topic,
-            "topic": topic,
-            "partition_indexes": [more.get("partition", 0)],
-            **{name: [entry] for name in names},
-        }
-    ]
+    indexes = [more.get("partition", 0)]
+    lists = {"partitions": [entry], "partition_data": [entry], "partition_indexes": indexes}
+    return [{"name": topic, "topic": topic, **lists}]
 
 
 def _about_records(topic: str) -> Iterator[Named]:
@@ -89,19 +65,13 @@ def _about_records(topic: str) -> Iterator[Named]:
         limits = {"max_wait": 10, "min_bytes": 0, "max_bytes": 99_999, "session_epoch": -1}
         yield ApiKey.FETCH, what, {"topics": _on(topic, **more), "replica_id": -1, **limits}
     for timestamp in (-1, -2, -3, -4, 0, 2**62):
-        yield (
-            ApiKey.LIST_OFFSETS,
-            f"at {timestamp}",
-            {"replica_id": -1, "topics": _on(topic, timestamp=timestamp)},
-        )
+        at = {"replica_id": -1, "topics": _on(topic, timestamp=timestamp)}
+        yield ApiKey.LIST_OFFSETS, f"at {timestamp}", at
     yield ApiKey.LIST_OFFSETS, "no topic", {"replica_id": -1, "topics": _on("absent", timestamp=-1)}
     yield ApiKey.METADATA, "topic", {"topics": [{"name": topic}]}
     yield ApiKey.METADATA, "bad name", {"topics": [{"name": "a/b"}]}
-    yield (
-        ApiKey.METADATA,
-        "absent",
-        {"topics": [{"name": "absent"}], "allow_auto_topic_creation": False},
-    )
+    absent = {"topics": [{"name": "absent"}], "allow_auto_topic_creation": False}
+    yield ApiKey.METADATA, "absent", absent
 
 
 def _about_groups(topic: str) -> Iterator[Named]:
@@ -119,12 +89,9 @@ def _about_groups(topic: str) -> Iterator[Named]:
         ("no group", {"group_id": "", "session_timeout": 10_000}),
         ("unknown member", {"group_id": "g", "session_timeout": 10_000, "member_id": "unknown"}),
     ):
-        protocols = [{"name": "range", "metadata": b""}]
-        yield (
-            ApiKey.JOIN_GROUP,
-            what,
-            {"protocol_type": "consumer", "rebalance_timeout": 1, "protocols": protocols, **join},
-        )
+        join["protocols"] = [{"name": "range", "metadata": b""}]
+        join |= {"protocol_type": "consumer", "rebalance_timeout": 1}
+        yield ApiKey.JOIN_GROUP, what, join
     yield ApiKey.DESCRIBE_GROUPS, "two", {"groups": ["g", "absent"]}
     yield ApiKey.LIST_GROUPS, "all", {}
     yield ApiKey.DELETE_GROUPS, "absent", {"groups_names": ["absent"]}
@@ -158,17 +125,9 @@ def _administration(topic: str) -> Iterator[Named]:
     ):
         altered = {"resources": [{**resource, "configs": configs}]}
         yield ApiKey.INCREMENTAL_ALTER_CONFIGS, what, altered
-    yield (
-        ApiKey.INIT_PRODUCER_ID,
-        "new",
-        {
-            "transactional_id": None,
-            "transaction_timeout": 60_000,
-            "producer_id": -1,
-            "producer_epoch": -1,
-        },
-    )
     half = {"transactional_id": None, "producer_id": 5, "producer_epoch": -1}
+    new = {**half, "transaction_timeout": 60_000, "producer_id": -1}
+    yield ApiKey.INIT_PRODUCER_ID, "new", new
     yield ApiKey.INIT_PRODUCER_ID, "half an id", half
     yield ApiKey.DESCRIBE_CLUSTER, "all", {}
 
