@@ -4,7 +4,7 @@
 * ``world`` runs it: ``app`` is the application, ``backend``, ``transport``, ``wires`` and
   ``events`` are network and time, ``model/`` the brokers, ``interference`` faults of requests.
 * ``wire_watch``, ``sequence_watch``, ``samples`` check the run, ``checks`` the logs at its end.
-* ``campaign`` runs many seeds, ``shrink`` reduces a failing schedule; ``bugs`` are planted to
+* ``campaign`` runs many seeds and reduces a failing schedule; ``bugs`` are planted to
   prove that these checks detect them.
 
 ``pytest tests/simulation --seeds 1000 --first-seed 5000``; a failure prints what repeats it.

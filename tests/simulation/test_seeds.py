@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from tests.simulation.campaign import campaign
-from tests.simulation.shrink import explain
+from tests.simulation.campaign import campaign, explain
 from tests.support.programs import run_python
 from tests.support.tier import seeds as default
 

@@ -1,4 +1,4 @@
-"""The trend test detects leaks and ignores noise."""
+"""The trend test detects leaks and ignores noise; a short soak runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from tests.soak.__main__ import MEASURES
 from tests.soak.load import BRIEF
 from tests.soak.trend import Measure, Point, assess
+from tests.support.programs import run_python
 
 MEMORY = Measure("memory", "MiB", negligible=1.0)
 CYCLES = 60
@@ -56,3 +57,12 @@ def test_a_leak_of_a_kilobyte_per_short_lived_producer_is_detected() -> None:
     for_each_hour = BRIEF / 1024 * 3600 / 47
     assert assess(MEASURES["memory"], series(lambda hours: 80 + for_each_hour * hours)).grows
     assert assess(MEASURES["heap"], series(lambda hours: 10 + for_each_hour * hours)).grows
+
+
+@pytest.mark.full
+def test_a_short_soak_runs_every_phase() -> None:
+    """It is too short to decide, as its exit code says."""
+    little = "--hours", "0.003", "--seconds", "4.5", "--rate", "200", "--without-spark"
+    ran = run_python("-m", "tests.soak", *little, check=False, seconds=140)
+    assert "producers, threads: too short to tell" in ran.stdout, ran.stderr
+    assert ran.returncode == 1
