@@ -59,7 +59,7 @@ def closed(records: int, sequence: int = 3) -> MemoryRecordsBuilder:
 
 @pytest.mark.parametrize("records", [SMALL, LARGE])
 @pytest.mark.parametrize("batches", [1, 6, 40])
-def test_it_is_sent_with_its_checksum(pair: Pair, records: int, batches: int) -> None:
+def test_a_batch_is_sent_with_its_checksum(pair: Pair, records: int, batches: int) -> None:
     buffers: list[bytes | memoryview] = []
     expected = b""
     for number in range(batches):
@@ -69,7 +69,7 @@ def test_it_is_sent_with_its_checksum(pair: Pair, records: int, batches: int) ->
 
 
 @pytest.mark.parametrize("records", [SMALL, LARGE])
-def test_new_producer_state_wants_a_new_checksum(pair: Pair, records: int) -> None:
+def test_new_producer_state_updates_the_checksum(pair: Pair, records: int) -> None:
     builder = closed(records)
     first = bytes(builder.build())
     builder.reopen_producer_state(9, 2, 0)
@@ -119,7 +119,7 @@ def plain(values: list[bytes]) -> bytes:
     return bytes(builder.build())
 
 
-def test_the_record_that_fills_it_is_told_of_once_and_before_it_has_to_grow() -> None:
+def test_a_batch_is_reported_as_full_once_before_it_grows() -> None:
     queue = new_queue(batch_size=CHUNK, batch_max_size=100 * CHUNK)
     queue.grows_to = 100 * CHUNK
     filled = [
@@ -132,7 +132,7 @@ def test_the_record_that_fills_it_is_told_of_once_and_before_it_has_to_grow() ->
     assert queue.oldest.buffer.chunk_bytes > 0
 
 
-def test_a_buffer_that_is_lost_gives_all_of_it_back() -> None:
+def test_a_deleted_batch_returns_all_its_memory() -> None:
     growing = Growing()
     growing.fill([VALUE] * 100)
     pool = growing.pool
@@ -140,7 +140,7 @@ def test_a_buffer_that_is_lost_gives_all_of_it_back() -> None:
     assert pool.available == pool.total
 
 
-def test_it_does_not_overtake_a_thread_that_waits_for_memory() -> None:
+def test_a_growing_batch_does_not_overtake_a_thread_waiting_for_memory() -> None:
     growing = Growing(memory=3 * CHUNK)
     waiting = threading.Event()
     found: list[PooledBuffer] = []
@@ -161,7 +161,7 @@ def test_it_does_not_overtake_a_thread_that_waits_for_memory() -> None:
     assert len(found) == 1
 
 
-def test_its_memory_stays_while_a_piece_is_out() -> None:
+def test_memory_is_not_reused_while_a_view_of_it_exists() -> None:
     growing = Growing(memory=20 * CHUNK)
     values = [VALUE] * 100
     growing.fill(values)
@@ -175,7 +175,7 @@ def test_its_memory_stays_while_a_piece_is_out() -> None:
 
 
 @pytest.mark.parametrize("records", [30, LARGE])
-def test_a_socket_gets_its_pieces_with_the_checksum(pair: Pair, records: int) -> None:
+def test_the_pieces_of_a_grown_batch_are_sent_with_the_checksum(pair: Pair, records: int) -> None:
     growing = Growing(limit=10**6, memory=10**6)
     values = [VALUE] * records
     growing.fill(values)

@@ -46,7 +46,7 @@ def test_the_memory_of_the_pool_is_the_limit_of_the_first_record() -> None:
     assert builder.try_append(1, None, bytes(5000)) == 0
 
 
-def test_closed_for_append_takes_no_more_records() -> None:
+def test_a_builder_closed_for_append_takes_no_more_records() -> None:
     builder = new_builder()
     builder.append(1, None, b"v")
     builder.close_for_append()
@@ -62,7 +62,7 @@ def test_closed_for_append_takes_no_more_records() -> None:
     assert len(builder.build()) == HEADER_BYTES + builder.uncompressed_bytes
 
 
-def test_a_buffer_given_back_is_neither_written_to_nor_read() -> None:
+def test_a_deallocated_buffer_is_neither_written_nor_read() -> None:
     pool = BufferPool(4096, 1024)
     buffer, other = pool.allocate(1024, 0), pool.allocate(1024, 0)
     builder = MemoryRecordsBuilder(buffer, write_limit=1024)
@@ -102,7 +102,7 @@ def test_a_record_fits_exactly_and_one_byte_too_many_closes_for_append(missing: 
     assert builder.record_count == 2 - missing
 
 
-def test_append_minds_the_memory_and_not_the_limit() -> None:
+def test_append_is_limited_by_memory_only() -> None:
     builder = new_builder(HEADER_BYTES + 3 * RECORD, write_limit=70)
     for _ in range(3):
         builder.append(0, None, VALUE)
@@ -122,7 +122,7 @@ def test_compression_stretches_the_limit() -> None:
     assert builder.estimated_bytes_written == expected
 
 
-def test_no_growth_while_a_view_is_out() -> None:
+def test_a_batch_does_not_grow_while_a_view_exists() -> None:
     pool = BufferPool(100_000, 1024)
     buffer = pool.allocate(1024, 0)
     builder = MemoryRecordsBuilder(
@@ -138,7 +138,7 @@ def test_no_growth_while_a_view_is_out() -> None:
 
 
 @pytest.mark.parametrize("sizes", [range(600), range(4_030, 4_170), (8_191, 8_192, 100_000)])
-def test_all_bytes_arrive_however_many_there_are(sizes: Iterable[int]) -> None:
+def test_values_of_all_sizes_are_written(sizes: Iterable[int]) -> None:
     noise = random.Random(2).randbytes(100_000)
     for size in sizes:
         batch = write_batch([Written(0, None, noise[:size], ())], 101_000)
@@ -146,7 +146,7 @@ def test_all_bytes_arrive_however_many_there_are(sizes: Iterable[int]) -> None:
         assert len(batch) <= batch_size_upper_bound(None, noise[:size])
 
 
-def test_more_headers_than_fit_the_stack() -> None:
+def test_more_headers_than_fit_the_stack_are_written() -> None:
     headers = [(f"name-{i}", b"%d" % i) for i in range(1000)]
     builder = new_builder(65_536)
     size = builder.append(0, None, None, headers)
@@ -186,7 +186,7 @@ CALLS: list[Callable[..., Any]] = [
 
 
 @pytest.mark.parametrize("headers", BAD_HEADERS)
-def test_headers_that_are_none_leave_the_batch_as_it_was(headers: object) -> None:
+def test_invalid_headers_leave_the_batch_unchanged(headers: object) -> None:
     builder = new_builder()
     for call in CALLS:
         with pytest.raises(TypeError):
@@ -197,7 +197,7 @@ def test_headers_that_are_none_leave_the_batch_as_it_was(headers: object) -> Non
 
 @pytest.mark.parametrize("bad_value", [object(), memoryview(b"abcdef")[::2]])
 @pytest.mark.parametrize("headers", [[], [("h", bytearray(b"x"))], [("\ud800", None)], [(1, 2)]])
-def test_nothing_is_kept_of_the_arguments(bad_value: Any, headers: Any) -> None:
+def test_no_reference_to_arguments_is_kept(bad_value: Any, headers: Any) -> None:
     key, value = bytearray(b"key"), bytes(bytearray(b"value"))
     arguments = (key, value, headers, bad_value)
     builder = new_builder(100_000)
@@ -209,7 +209,7 @@ def test_nothing_is_kept_of_the_arguments(bad_value: Any, headers: Any) -> None:
     key.append(0)  # raises BufferError if a view of it were still held
 
 
-def test_no_memory_is_kept_of_many_headers() -> None:
+def test_many_headers_leak_no_memory() -> None:
     headers = [(f"name-{i}", b"value") for i in range(100)]
     builder = new_builder()
     tracemalloc.start()
@@ -235,7 +235,7 @@ def attempt(call: Callable[..., Any], builder: MemoryRecordsBuilder, *record: An
 CODEC = 1
 
 
-def test_memory_that_is_given_back_meanwhile_is_nobody_elses() -> None:
+def test_memory_deallocated_during_compression_is_not_overwritten() -> None:
     pool = BufferPool(10_000, 10_000)
     buffer = pool.allocate(10_000, 0)
     builder = MemoryRecordsBuilder(buffer, write_limit=10_000, compression=CODEC, pool=pool)

@@ -16,7 +16,7 @@ from tests.support.pool_waiter import PATIENCE, PoolWaiter, wait_until
 
 
 @pytest.mark.parametrize("size", [1001, 0, -1, sys.maxsize])
-def test_sizes_no_pool_of_1000_has(size: int) -> None:
+def test_impossible_sizes_are_refused(size: int) -> None:
     pool = BufferPool(1000, 100)
     with pytest.raises(ValueError, match="cannot allocate"):
         pool.allocate(size, 0)
@@ -37,7 +37,7 @@ def test_memory_of_the_poolable_size_is_reused() -> None:
     assert {address(pool.allocate(100, 0)) for _ in range(10)} <= places
 
 
-def test_views_are_counted() -> None:
+def test_the_views_of_a_buffer_are_counted() -> None:
     buffer = BufferPool(1000, 100).allocate(100, 0)
     assert buffer.lent == 0
     view = memoryview(buffer)
@@ -51,7 +51,7 @@ def test_views_are_counted() -> None:
     assert buffer.lent == 0
 
 
-def test_memory_with_a_view_out_is_not_reused() -> None:
+def test_memory_with_a_view_is_not_reused() -> None:
     pool = BufferPool(1000, 100)
     buffer = pool.allocate(100, 0)
     view = memoryview(buffer)
@@ -65,7 +65,7 @@ def test_memory_with_a_view_out_is_not_reused() -> None:
     assert bytes(view) == b"a" * 100
 
 
-def test_a_lost_buffer_is_no_lost_memory() -> None:
+def test_a_deleted_buffer_returns_its_memory() -> None:
     pool = BufferPool(1000, 100)
     buffer = pool.allocate(400, 0)
     view = memoryview(buffer)
@@ -77,7 +77,7 @@ def test_a_lost_buffer_is_no_lost_memory() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # there is a thread: the timeout's
-def test_a_forked_child_gives_nothing_back() -> None:
+def test_a_forked_child_returns_no_memory() -> None:
     """A thread of the parent may have held the lock, which then stays held in the child."""
     pool = BufferPool(1000, 100)
     buffer = pool.allocate(100, 0)
@@ -125,7 +125,7 @@ def test_a_waiter_that_had_a_part_takes_a_pooled_block_instead() -> None:
     assert second.buffer().capacity == 50
 
 
-def test_who_gives_up_passes_on_its_share() -> None:
+def test_a_waiter_that_times_out_passes_on_its_share() -> None:
     pool, buffers = exhausted(2, 100)
     large = PoolWaiter(pool, 200, timeout=0.2)
     small = PoolWaiter(pool, 60)
@@ -138,7 +138,7 @@ def test_who_gives_up_passes_on_its_share() -> None:
 
 
 @pytest.mark.parametrize("leaver", [0, 1, 2])
-def test_the_queue_closes_behind_one_who_leaves(leaver: int) -> None:
+def test_the_other_waiters_are_served_after_one_times_out(leaver: int) -> None:
     pool, buffers = exhausted(1, 100)
     timeouts = [0.2 if i == leaver else PATIENCE for i in range(3)]
     waiters = [PoolWaiter(pool, 100, timeout) for timeout in timeouts]
@@ -153,7 +153,7 @@ def test_the_queue_closes_behind_one_who_leaves(leaver: int) -> None:
 
 
 @pytest.mark.parametrize("timeout", [1e300, float("inf")])
-def test_a_wait_may_be_without_end(timeout: float) -> None:
+def test_a_wait_may_be_infinite(timeout: float) -> None:
     pool, buffers = exhausted(1, 100)
     waiter = PoolWaiter(pool, 100, timeout)
     pool.deallocate(buffers[0])
@@ -172,14 +172,14 @@ def test_close_wakes_every_waiter() -> None:
     assert pool.available == 200
 
 
-def test_a_lost_buffer_wakes_a_waiter() -> None:
+def test_a_deleted_buffer_wakes_a_waiter() -> None:
     pool, buffers = exhausted(1, 100)
     waiter = PoolWaiter(pool, 100)
     buffers.clear()
     assert waiter.buffer().capacity == 100
 
 
-def test_what_the_system_refuses_goes_to_the_next() -> None:
+def test_memory_refused_by_the_system_goes_to_the_next_waiter() -> None:
     pool = BufferPool(2**62, 100)
     most = 2**62 - 100
     buffers = [pool.allocate(100, 0)]
@@ -192,7 +192,7 @@ def test_what_the_system_refuses_goes_to_the_next() -> None:
     assert pool.available == most + 50
 
 
-def test_what_a_batch_gives_up_on_closing_wakes_a_waiter() -> None:
+def test_memory_freed_by_closing_a_batch_wakes_a_waiter() -> None:
     pool = BufferPool(3000, 1000)
     buffer = pool.allocate(1000, 0)
     builder = MemoryRecordsBuilder(
@@ -206,7 +206,7 @@ def test_what_a_batch_gives_up_on_closing_wakes_a_waiter() -> None:
     assert waiter.buffer().capacity == 2000
 
 
-def test_many_threads_leave_nothing_behind() -> None:
+def test_many_threads_leak_no_memory() -> None:
     pool = BufferPool(1000, 100)
     failures: list[BaseException] = []
 
@@ -242,7 +242,7 @@ def test_many_threads_leave_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("ends_by", ["memory", "time"])
-def test_time_spent_waiting_is_added_up_when_it_ends(ends_by: str) -> None:
+def test_waiting_time_is_added_up_when_the_wait_ends(ends_by: str) -> None:
     pool, buffers = exhausted(1, 100)
     assert pool.waited == 0
     if ends_by == "time":
@@ -257,7 +257,7 @@ def test_time_spent_waiting_is_added_up_when_it_ends(ends_by: str) -> None:
     assert pool.waited > 0
 
 
-def test_it_is_told_when_a_wait_begins() -> None:
+def test_the_start_of_a_wait_is_reported() -> None:
     pool = BufferPool(100, 100)
     taken = pool.allocate(100, 0, lambda: pytest.fail("nobody has to wait"))
     told: list[int] = []

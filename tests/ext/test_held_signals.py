@@ -47,7 +47,7 @@ def strike_myself(number: int) -> None:
         pass  # a handler would have run
 
 
-def test_a_function_of_c_code_stays_in_its_place(told: list[int]) -> None:
+def test_a_handler_installed_by_c_code_is_kept(told: list[int]) -> None:
     """As those of uWSGI, which its workers would not end without; Python does not know of them."""
     called: list[int] = []
     place = ctypes.CDLL(None).signal
@@ -64,7 +64,7 @@ def test_a_function_of_c_code_stays_in_its_place(told: list[int]) -> None:
     assert told == [signal.SIGUSR1]
 
 
-def test_a_handler_runs_after_the_work_whose_result_and_error_are_its_own(told: list[int]) -> None:
+def test_a_handler_runs_after_the_work_and_keeps_its_result_and_error(told: list[int]) -> None:
     def work() -> int:
         strike_myself(signal.SIGUSR1)
         return len(told)
@@ -76,7 +76,7 @@ def test_a_handler_runs_after_the_work_whose_result_and_error_are_its_own(told: 
         hold_signals(divmod, 7, 0)
 
 
-def test_what_a_handler_raises_comes_after_the_work(told: list[int]) -> None:
+def test_an_exception_of_a_handler_is_raised_after_the_work(told: list[int]) -> None:
     done = []
 
     def work() -> None:
@@ -107,7 +107,7 @@ def test_a_handler_may_end_a_wait(told: list[int]) -> None:
         assert not raised_by_signal(Interrupted())
 
 
-def test_what_came_before_a_wait_ends_it(told: list[int]) -> None:
+def test_a_signal_before_a_wait_ends_it(told: list[int]) -> None:
     waited: list[float] = []
 
     def work() -> None:
@@ -144,7 +144,7 @@ def test_a_handler_that_is_set_during_a_wait_stays(told: list[int]) -> None:
     assert told == [-signal.SIGUSR1]
 
 
-def test_work_within_work_holds_signals_as_well(told: list[int]) -> None:
+def test_nested_calls_hold_signals_as_well(told: list[int]) -> None:
     def inner() -> int:
         strike_myself(signal.SIGUSR1)
         return len(told)
@@ -158,7 +158,7 @@ def test_work_within_work_holds_signals_as_well(told: list[int]) -> None:
     assert after <= 1
 
 
-def test_in_other_threads_it_is_a_call(told: list[int]) -> None:
+def test_in_other_threads_no_signals_are_held(told: list[int]) -> None:
     found: list[object] = []
 
     def work() -> None:
@@ -172,7 +172,7 @@ def test_in_other_threads_it_is_a_call(told: list[int]) -> None:
     assert found == [own, "3"]
 
 
-def test_a_child_forked_meanwhile_has_the_applications_handlers(told: list[int]) -> None:
+def test_a_child_forked_meanwhile_has_the_handlers_of_the_application(told: list[int]) -> None:
     own = signal.getsignal(signal.SIGUSR1)
     codes: list[int] = []
 

@@ -39,7 +39,7 @@ def test_a_record_without_room_begins_the_next_batch() -> None:
 
 @pytest.mark.parametrize("most", [1_000, 3_000, 100_000])
 @pytest.mark.parametrize("size", [0, 1, 99, 700])
-def test_a_batch_that_appends_have_filled_has_its_checksum(most: int, size: int) -> None:
+def test_a_batch_filled_by_appends_has_its_checksum(most: int, size: int) -> None:
     pool = BufferPool(1_000_000, 1000)
     queue = new_queue(batch_size=1000, batch_max_size=most, pool=pool)
     queue.grows_to = most
@@ -57,7 +57,7 @@ def test_a_batch_that_appends_have_filled_has_its_checksum(most: int, size: int)
 
 
 @pytest.mark.parametrize(("closes", "index"), [(False, 1), (True, 0)])
-def test_what_comes_while_a_batch_is_made_is_seen_before_it_is_queued(
+def test_a_concurrent_append_or_close_is_seen_before_a_new_batch_is_queued(
     closes: bool, index: int
 ) -> None:
     """Another thread opens a batch, or closes the queue, between the two looks."""
@@ -78,7 +78,7 @@ def test_what_comes_while_a_batch_is_made_is_seen_before_it_is_queued(
     assert [batch.record_count for batch in queue.take_all()] == [2 - closes] + [1] * closes
 
 
-def test_an_open_batch_stamps_what_has_no_time() -> None:
+def test_an_open_batch_stamps_records_without_a_timestamp() -> None:
     """Also when its source of time fails: that holds up no record."""
     moments = iter([70, 60, 80])
     queue = new_queue(clock=RecordClock(lambda: next(moments)))
@@ -87,7 +87,7 @@ def test_an_open_batch_stamps_what_has_no_time() -> None:
     assert [result.future.timestamp for result in results] == [70, 70, 65, 80, 80]
 
 
-def test_a_long_queue_is_let_go_of() -> None:
+def test_a_long_queue_is_freed() -> None:
     pool = BufferPool(20_000_000, 70)
     queue = new_queue(batch_size=70, pool=pool, delivery_type=lambda *_: object())
     for _ in range(100_000):
@@ -98,7 +98,7 @@ def test_a_long_queue_is_let_go_of() -> None:
 
 
 @pytest.mark.timeout(400)
-def test_a_batch_is_read_while_its_queue_is_freed() -> None:
+def test_a_batch_can_be_read_while_its_queue_is_freed() -> None:
     """A reader that waits for the lock of a queue's tail gets it after the queue has gone, too.
 
     Without a GIL each collection stops the readers and passes over all that earlier tests left,
@@ -136,7 +136,7 @@ def test_a_batch_is_read_while_its_queue_is_freed() -> None:
     assert all(reader.result() for reader in readers)
 
 
-def test_a_batch_for_which_memory_ran_out_is_not_waited_for() -> None:
+def test_a_batch_that_failed_for_lack_of_memory_is_not_incomplete() -> None:
     """A set that cannot grow raises MemoryError, and has taken the new element."""
     memory = pytest.importorskip("_testcapi", reason="this Python comes without its hooks")
     refused = 0
@@ -157,7 +157,7 @@ def test_a_batch_for_which_memory_ran_out_is_not_waited_for() -> None:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="collects between two lines of Python only")
-def test_a_batch_may_be_renumbered_and_end_while_its_appender_sums_it() -> None:
+def test_a_batch_may_be_renumbered_and_released_during_its_checksum() -> None:
     """A collection in the midst of the sum lets other threads run, the sender among them."""
     pool = BufferPool(1_000_000, 1000)
     queue = new_queue(batch_size=1000, batch_max_size=50_000, pool=pool)
@@ -205,7 +205,7 @@ TICK_MS = 20
         ((5 * MINUTE, 4 * MINUTE - 1, 4 * MINUTE), [5 * MINUTE, 4 * MINUTE - 1, 4 * MINUTE]),
     ],
 )
-def test_a_clock_waits_while_its_source_is_set_back_a_little(
+def test_the_clock_stops_while_its_source_is_set_back_a_little(
     source: tuple[int, ...], told: list[int]
 ) -> None:
     moments = iter(source)
@@ -213,7 +213,7 @@ def test_a_clock_waits_while_its_source_is_set_back_a_little(
     assert [clock.wall_ms() for _ in source] == told
 
 
-def test_without_a_source_it_is_the_time_of_day() -> None:
+def test_without_a_source_the_clock_has_the_time_of_day() -> None:
     clock = RecordClock()
     before = time.time_ns() // 1_000_000
     assert before - TICK_MS <= clock.wall_ms() <= time.time_ns() // 1_000_000

@@ -17,7 +17,7 @@ from kprod_ext import Poller, receive, send_buffers
 from tests.support.interruption import interruptible, repeat_until_interrupted
 
 
-def test_no_view_is_kept(pair: Pair) -> None:
+def test_sending_keeps_no_view(pair: Pair) -> None:
     ours, theirs = pair
     data = bytearray(b"some bytes")
     assert send_buffers(ours.fileno(), [memoryview(data)]) == 10
@@ -30,7 +30,9 @@ def test_no_view_is_kept(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("wrong", [[1], ["text"], [b"x", None]])
-def test_what_is_no_buffer_is_refused_and_nothing_sent(pair: Pair, wrong: list[bytes]) -> None:
+def test_objects_that_are_no_buffers_are_refused_and_nothing_is_sent(
+    pair: Pair, wrong: list[bytes]
+) -> None:
     with pytest.raises(TypeError):
         send_buffers(pair[0].fileno(), wrong)
     assert receive(pair[1].fileno(), 10) is None
@@ -62,7 +64,7 @@ def later(work: Callable[[], object], seconds: float = 0.02) -> threading.Timer:
     return timer
 
 
-def test_what_is_forgotten_is_not_told_of(poller: Poller) -> None:
+def test_forgotten_descriptors_are_not_reported(poller: Poller) -> None:
     ends = [os.pipe() for _ in range(20)]
     for number, (_, writing) in enumerate(ends):
         poller.watch(writing, number, True)
@@ -78,14 +80,14 @@ def test_what_is_forgotten_is_not_told_of(poller: Poller) -> None:
 
 
 @pytest.mark.parametrize("eager", [0.0, BUSY])
-def test_it_waits_no_shorter_than_told(poller: Poller, eager: float) -> None:
+def test_a_wait_is_not_shorter_than_its_timeout(poller: Poller, eager: float) -> None:
     for seconds in (0.0, 0.0004, 0.011):
         started = time.monotonic()
         assert poller.wait(seconds, eager) == []
         assert seconds <= time.monotonic() - started < LONG
 
 
-def test_spins_in_vain_become_rare(poller: Poller) -> None:
+def test_unsuccessful_spins_become_rare(poller: Poller) -> None:
     began = time.thread_time()
     for _ in range(30):
         assert poller.wait(0.011, 0.01) == []
@@ -106,7 +108,7 @@ def test_bytes_and_other_threads_end_the_wait(poller: Poller, pair: Pair, eager:
         timer.join()
 
 
-def test_waking_often_ends_one_wait(poller: Poller) -> None:
+def test_many_wakes_end_one_wait(poller: Poller) -> None:
     for _ in range(100_000):  # more than a pipe holds
         poller.wake()
     assert poller.wait(LONG) == []
@@ -134,7 +136,7 @@ def test_a_signal_handler_runs_and_the_wait_goes_on(poller: Poller, eager: float
 
 
 @pytest.mark.parametrize("timeout", [None, LONG])
-def test_a_signal_that_another_thread_got_is_acted_on(
+def test_a_signal_delivered_to_another_thread_ends_the_wait(
     poller: Poller, timeout: float | None
 ) -> None:
     """As one is that comes between the last look for signals and the system call that waits."""
@@ -149,7 +151,7 @@ def test_a_signal_that_another_thread_got_is_acted_on(
         other.join()
 
 
-def test_what_a_signal_handler_raises_ends_the_wait(poller: Poller, pair: Pair) -> None:
+def test_an_exception_of_a_signal_handler_ends_the_wait(poller: Poller, pair: Pair) -> None:
     poller.watch(pair[0].fileno(), "it", False)
 
     with interruptible():
@@ -159,7 +161,7 @@ def test_what_a_signal_handler_raises_ends_the_wait(poller: Poller, pair: Pair) 
     assert poller.wait(LONG) == [("it", True, False)]
 
 
-def test_closed_it_can_only_be_woken(poller: Poller) -> None:
+def test_a_closed_poller_can_only_be_woken(poller: Poller) -> None:
     poller.close()
     poller.close()
     poller.wake()
@@ -167,7 +169,7 @@ def test_closed_it_can_only_be_woken(poller: Poller) -> None:
         poller.wait(0)
 
 
-def test_without_a_descriptor_left_it_says_so() -> None:
+def test_a_lack_of_descriptors_raises_an_error() -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
     try:

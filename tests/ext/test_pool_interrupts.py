@@ -53,7 +53,7 @@ def test_an_interrupted_waiter_leaves_the_queue(*, elsewhere: bool) -> None:
     assert pool.available == 100
 
 
-def test_an_interrupted_waiter_passes_on_what_it_had() -> None:
+def test_an_interrupted_waiter_passes_on_its_share() -> None:
     pool = BufferPool(200, 100)
     buffers = [pool.allocate(100, 0), pool.allocate(100, 0)]
     next_in_line: list[PoolWaiter] = []
@@ -86,7 +86,7 @@ def wait_for_memory_and_signal(pool: BufferPool) -> None:
         pool.deallocate(memory)
 
 
-def test_memory_and_signal_at_the_same_moment() -> None:
+def test_memory_and_signal_may_come_at_the_same_moment() -> None:
     pool = BufferPool(100, 100)
     for attempt in range(100):
         held = pool.allocate(100, 0)

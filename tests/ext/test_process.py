@@ -52,7 +52,7 @@ def test_a_child_has_no_copy_of_a_descriptor(fork: Callable[[], int]) -> None:
 
 
 @pytest.mark.parametrize("fork", FORKS)
-def test_what_a_child_opens_under_an_old_number_is_never_closed(
+def test_files_that_a_child_opens_under_an_old_number_are_never_closed(
     fork: Callable[[], int], tmp_path: Path
 ) -> None:
     """As a daemon does, which closes all it has inherited and opens files of its own."""
@@ -92,7 +92,7 @@ def test_a_closed_number_is_not_closed_again_in_a_child() -> None:
 
 
 @pytest.mark.parametrize("fork", FORKS)
-def test_nobody_waits_at_the_poller_of_the_parent(fork: Callable[[], int]) -> None:
+def test_a_child_cannot_wait_at_the_poller_of_the_parent(fork: Callable[[], int]) -> None:
     poller = Poller()
     assert in_child(fork, lambda: poller.wait(0)).startswith("ValueError: the poller belongs to")
     assert poller.wait(0) == []

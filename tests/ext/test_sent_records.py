@@ -115,7 +115,7 @@ def appender_of(queue: PartitionQueue) -> BulkAppender:
     return BulkAppender(topic, SentRecords())
 
 
-def test_a_partition_that_the_topic_does_not_have() -> None:
+def test_appending_to_an_unknown_partition_raises() -> None:
     topic = TopicAppender(1, 1000)
     assert not topic.admits(10**9)
     appender, chunk = BulkAppender(topic, SentRecords()), ObjectChunk(1, 1000, Checks())  # type: ignore[arg-type]
@@ -125,7 +125,7 @@ def test_a_partition_that_the_topic_does_not_have() -> None:
         appender.appended(chunk, new_queue().append(1, None, b"v", ()))
 
 
-def test_the_sender_hears_of_a_batch_at_which_the_call_was_interrupted() -> None:
+def test_the_sender_is_notified_of_a_batch_when_the_call_is_interrupted() -> None:
     noted: deque[PartitionQueue] = deque()
     woken: list[None] = []
     queue = new_queue(
@@ -137,7 +137,7 @@ def test_the_sender_hears_of_a_batch_at_which_the_call_was_interrupted() -> None
     assert (list(noted), woken) == ([queue], [None])
 
 
-def test_the_sender_is_woken_again_if_that_was_interrupted() -> None:
+def test_the_sender_is_woken_again_if_the_wake_was_interrupted() -> None:
     woken: list[None] = []
 
     def wake() -> None:
@@ -151,7 +151,7 @@ def test_the_sender_is_woken_again_if_that_was_interrupted() -> None:
     assert len(woken) == 2
 
 
-def test_large_records_are_told_of_before_the_call_ends() -> None:
+def test_the_sender_is_woken_during_a_call_with_large_records() -> None:
     """Each needs a batch of its own: after a megabyte of them the sender begins."""
     looks: list[int] = []
     queue: Any = None

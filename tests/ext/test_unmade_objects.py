@@ -47,7 +47,7 @@ def public_classes() -> Iterator[tuple[str, str]]:
 CLASSES = list(public_classes())
 
 
-def test_objects_without_init_crash_nothing() -> None:
+def test_uninitialized_objects_do_not_crash() -> None:
     """The last line that the process wrote names the class that crashed it."""
     assert ("kprod_ext.futures", "FutureRecordMetadata") in CLASSES
     command = [sys.executable, "-m", __name__]

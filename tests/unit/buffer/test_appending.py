@@ -23,7 +23,7 @@ from tests.unit.buffer.accumulating import BATCH, LEADER, VALUE, Accumulating, r
 LONG = 20.0
 
 
-def test_without_memory_a_record_is_refused_in_time() -> None:
+def test_append_raises_when_no_memory_is_free_in_time() -> None:
     rig = Accumulating(batches=1)
     rig.append(0)
     with pytest.raises(
@@ -35,7 +35,7 @@ def test_without_memory_a_record_is_refused_in_time() -> None:
     assert rig.pool.waiting == 0
 
 
-def test_a_caller_that_finds_no_memory_and_does_not_wait_lets_no_batch_linger() -> None:
+def test_an_append_without_memory_makes_lingering_batches_ready() -> None:
     rig = Accumulating(batches=1)
     rig.append(0)
     assert rig.ready() == {}
@@ -49,7 +49,7 @@ def test_a_caller_that_finds_no_memory_and_does_not_wait_lets_no_batch_linger() 
     assert rig.ready() == {}
 
 
-def test_who_finds_a_batch_opened_meanwhile_joins_it_and_returns_the_memory() -> None:
+def test_a_record_joins_a_batch_opened_while_it_waited_for_memory() -> None:
     rig = Accumulating(batches=2)
     rig.append(0)
     rig.append(1)
@@ -65,7 +65,7 @@ def test_who_finds_a_batch_opened_meanwhile_joins_it_and_returns_the_memory() ->
     assert rig.used == BATCH
 
 
-def test_a_buffer_that_grows_while_it_waits_is_appended_as_it_was_given() -> None:
+def test_a_value_changed_during_a_wait_for_memory_is_appended_as_given() -> None:
     rig = Accumulating(batches=2)
     rig.append(0)
     rig.append(1)
@@ -95,7 +95,7 @@ def test_closing_ends_the_wait_for_memory() -> None:
     assert len(rig.accumulator.incomplete) == 1
 
 
-def test_a_record_that_was_taken_before_closing_is_there_after_closing() -> None:
+def test_every_record_accepted_before_close_is_queued_after_it() -> None:
     rig = Accumulating(batches=2000)
     taken: list[FutureRecordMetadata] = []
     started = threading.Semaphore(0)
@@ -125,7 +125,7 @@ def test_a_record_that_was_taken_before_closing_is_there_after_closing() -> None
     assert rig.used == 0
 
 
-def test_threads_that_want_the_queue_of_a_partition_get_the_same() -> None:
+def test_all_threads_get_the_same_queue_of_a_partition() -> None:
     rig = Accumulating()
     start = threading.Barrier(4)
 
@@ -146,7 +146,7 @@ MANY = 1000
 
 
 @pytest.mark.parametrize("size", one_of(10, BATCH // 2, BATCH))
-def test_an_interrupted_append_leaves_memory_and_queue_in_order(size: int) -> None:
+def test_an_interrupted_append_leaves_memory_and_queue_consistent(size: int) -> None:
     value = b"%04d" % size * (size // 4)
     with interruptible():
         for number in range(600):
@@ -202,7 +202,7 @@ def sizes(rig: Accumulating) -> dict[int, list[int]]:
     return found
 
 
-def test_growing_is_allowed_by_node() -> None:
+def test_batches_grow_to_the_window_of_their_leader() -> None:
     rig = Accumulating(100, batch_max_size=MOST)
     leaders = (1, 2, 1)
 
@@ -222,7 +222,7 @@ def test_growing_is_allowed_by_node() -> None:
     assert grown() == {0: [2] * 6, 1: [2] * 6}, "what is allowed may be taken back"
 
 
-def test_only_the_record_that_fills_it_wakes_the_sender() -> None:
+def test_only_the_record_that_fills_a_batch_wakes_the_sender() -> None:
     rig = growing()
     appended = [rig.append() for _ in range(8)]
     assert [one.wake_sender for one in appended] == [False, True] + [False] * 6
@@ -230,7 +230,7 @@ def test_only_the_record_that_fills_it_wakes_the_sender() -> None:
     assert rig.drain()[0].record_count == 8
 
 
-def test_a_record_larger_than_a_batch_leaves_at_once_and_may_be_joined() -> None:
+def test_a_batch_with_an_oversized_record_is_ready_and_takes_more_records() -> None:
     rig = growing()
     appended = rig.append(value=bytes(2 * BATCH))
     assert appended.wake_sender
@@ -240,7 +240,7 @@ def test_a_record_larger_than_a_batch_leaves_at_once_and_may_be_joined() -> None
     assert sizes(rig) == {0: [2, 1]}
 
 
-def test_what_a_broker_finds_too_large_is_not_grown_to_again() -> None:
+def test_batches_stay_below_a_size_that_the_broker_refused() -> None:
     rig = growing()
     for _ in range(10):
         rig.append()
@@ -279,7 +279,7 @@ def rig(request: pytest.FixtureRequest) -> Accumulating:
     return Accumulating(batches=100, compression=request.param, compress=compress)
 
 
-def test_what_is_known_of_the_whole_holds_for_the_halves(rig: Accumulating) -> None:
+def test_halves_of_a_split_batch_inherit_its_flags(rig: Accumulating) -> None:
     """An overtaken batch begins the log of a topic made anew: see ``Partition.acknowledged``."""
     batch = sent(rig, 4)
     batch.maybe_written = batch.overtaken = True
@@ -288,7 +288,7 @@ def test_what_is_known_of_the_whole_holds_for_the_halves(rig: Accumulating) -> N
         assert half.overtaken
 
 
-def test_nothing_is_expected_of_compression_after_a_batch_that_was_too_large() -> None:
+def test_a_batch_that_was_too_large_resets_the_compression_estimate() -> None:
     """As Kafka does: batches are filled by their uncompressed size again, and learn anew."""
     rig = Accumulating(batches=100, compression="gzip", compress=compressor("gzip", None))
     for _ in range(100):  # so easy to compress that more and more goes into a batch
@@ -312,7 +312,7 @@ def records_of_a_batch(rig: Accumulating) -> int:
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 9, 100])
-def test_a_batch_is_cut_into_as_many_parts_as_asked_for(rig: Accumulating, count: int) -> None:
+def test_a_batch_is_split_into_the_requested_number_of_parts(rig: Accumulating, count: int) -> None:
     futures = [rig.append(value=b"%d" % number).future for number in range(9)]
     rig.accumulator.flushes.add(None)
     rig.number_from(0x7FFF_FFFE)
@@ -334,7 +334,7 @@ def test_a_batch_is_cut_into_as_many_parts_as_asked_for(rig: Accumulating, count
     assert [future.get(0).offset for future in futures] == list(range(1000, 1009))
 
 
-def test_a_record_larger_than_a_part_is_alone_in_one() -> None:
+def test_a_split_of_a_batch_with_an_oversized_record_gives_fewer_parts() -> None:
     rig = Accumulating(batches=100, batch_size=50_000)
     for size in (10, 10_000, 10, 10):
         rig.append(value=bytes(size))
@@ -345,7 +345,7 @@ def test_a_record_larger_than_a_part_is_alone_in_one() -> None:
 
 
 @pytest.mark.parametrize("size", [63, 64, 8191, 8192])
-def test_records_of_every_shape_are_taken_over(size: int) -> None:
+def test_a_split_keeps_records_of_every_shape(size: int) -> None:
     rig = Accumulating(batches=100, batch_size=50_000)
     headers = (("größe", bytes(size)), ("null", None), ("empty", b""), ("", b"no name"))
     shapes = [

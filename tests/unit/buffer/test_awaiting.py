@@ -57,7 +57,7 @@ class CountingLoop(asyncio.SelectorEventLoop):
         return super().call_soon_threadsafe(callback, *args, context=context)
 
 
-def test_what_has_ended_is_told_without_waiting(delivery: BatchDelivery) -> None:
+def test_awaiting_a_finished_record_needs_no_event_loop(delivery: BatchDelivery) -> None:
     [future] = futures_of(delivery, 1)
     delivery.succeed(100, -1)
     with pytest.raises(StopIteration) as told:
@@ -65,7 +65,7 @@ def test_what_has_ended_is_told_without_waiting(delivery: BatchDelivery) -> None
     assert told.value.value == future.get()
 
 
-def test_many_tasks_cost_one_call_into_the_loop(delivery: BatchDelivery) -> None:
+def test_many_tasks_are_woken_by_one_call_into_the_loop(delivery: BatchDelivery) -> None:
     """Also those of another batch that ends before the loop has had its turn."""
     loop, other = CountingLoop(), new_delivery()
 
@@ -82,7 +82,7 @@ def test_many_tasks_cost_one_call_into_the_loop(delivery: BatchDelivery) -> None
         loop.close()
 
 
-def test_a_cancelled_task_harms_no_other(delivery: BatchDelivery) -> None:
+def test_a_cancelled_task_does_not_affect_others(delivery: BatchDelivery) -> None:
     async def run() -> None:
         first, second = futures_of(delivery, 2)
         given_up, also_first, other = await asked(first, first, second)
@@ -97,7 +97,7 @@ def test_a_cancelled_task_harms_no_other(delivery: BatchDelivery) -> None:
     asyncio.run(run())
 
 
-def test_a_loop_that_is_gone_is_not_missed(delivery: BatchDelivery) -> None:
+def test_callbacks_run_although_a_waiting_loop_was_closed(delivery: BatchDelivery) -> None:
     loop = asyncio.new_event_loop()
     [future] = futures_of(delivery, 1)
     task = loop.create_task(outcome_of(future))
@@ -111,7 +111,9 @@ def test_a_loop_that_is_gone_is_not_missed(delivery: BatchDelivery) -> None:
     assert told == [future.value]
 
 
-def test_a_turn_that_was_interrupted_keeps_no_later_task_waiting(delivery: BatchDelivery) -> None:
+def test_an_interrupted_iteration_of_the_loop_does_not_block_later_tasks(
+    delivery: BatchDelivery,
+) -> None:
     """A signal handler raises where tasks are woken; the application runs its loop once more."""
 
     def interrupted() -> Iterator[None]:
@@ -139,7 +141,7 @@ def test_a_turn_that_was_interrupted_keeps_no_later_task_waiting(delivery: Batch
         loop.close()
 
 
-def test_the_tasks_of_a_cut_batch_have_the_outcome_of_their_half(delivery: BatchDelivery) -> None:
+def test_tasks_of_a_split_batch_get_the_outcome_of_their_half(delivery: BatchDelivery) -> None:
     first, second = new_delivery(), new_delivery()
 
     async def run() -> None:
@@ -157,7 +159,7 @@ def test_the_tasks_of_a_cut_batch_have_the_outcome_of_their_half(delivery: Batch
     asyncio.run(run())
 
 
-def test_the_batch_hurries_once_when_the_tasks_have_sent() -> None:
+def test_a_batch_is_flushed_once_after_all_tasks_have_sent() -> None:
     hurried: list[str] = []
     delivery = BatchDelivery(TP, lambda: hurried.append("hurried"))
 
@@ -176,7 +178,7 @@ def test_the_batch_hurries_once_when_the_tasks_have_sent() -> None:
     assert hurried == ["sent", "sent", "sent", "hurried"]
 
 
-def test_no_wake_up_is_lost_between_asking_and_settling() -> None:
+def test_no_wake_up_is_lost_between_awaiting_and_settling() -> None:
     async def run() -> None:
         for _ in range(300):
             delivery, start = new_delivery(), threading.Barrier(2)
@@ -198,7 +200,7 @@ def test_no_wake_up_is_lost_between_asking_and_settling() -> None:
     asyncio.run(run())
 
 
-def test_nothing_is_left_of_a_loop_once_the_batch_has_ended(delivery: BatchDelivery) -> None:
+def test_a_finished_batch_keeps_no_reference_to_the_loop(delivery: BatchDelivery) -> None:
     """The futures are no business of the garbage collector's: no cycle may outlive their batch."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(outcome_of(futures_of(delivery, 1)[0]))
@@ -212,7 +214,7 @@ def test_nothing_is_left_of_a_loop_once_the_batch_has_ended(delivery: BatchDeliv
     assert ended() is None
 
 
-def test_a_failed_record_nobody_asks_about_makes_no_noise(
+def test_an_unobserved_failed_record_causes_no_output(
     delivery: BatchDelivery, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def run() -> None:

@@ -43,7 +43,7 @@ def names() -> list[str]:
     return [thread.name for thread in threading.enumerate()]
 
 
-def test_draining_does_not_wait_for_what_is_put_later(callbacks: Callbacks) -> None:
+def test_drain_does_not_wait_for_callbacks_put_later(callbacks: Callbacks) -> None:
     enough = threading.Event()
 
     def again() -> None:
@@ -57,7 +57,7 @@ def test_draining_does_not_wait_for_what_is_put_later(callbacks: Callbacks) -> N
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_what_one_raises_does_not_keep_the_next_from_running(
+def test_an_exception_in_a_callback_does_not_stop_the_next(
     callbacks: Callbacks, kind: type[BaseException]
 ) -> None:
     def fail() -> None:
@@ -69,7 +69,7 @@ def test_what_one_raises_does_not_keep_the_next_from_running(
     assert ran == [None]
 
 
-def test_nothing_that_ran_is_kept(callbacks: Callbacks) -> None:
+def test_finished_callbacks_are_freed(callbacks: Callbacks) -> None:
     class Anything:
         pass
 
@@ -82,7 +82,7 @@ def test_nothing_that_ran_is_kept(callbacks: Callbacks) -> None:
     assert gone() is None
 
 
-def test_it_is_crowded_until_half_of_them_have_run(callbacks: Callbacks) -> None:
+def test_the_queue_is_crowded_until_half_of_it_has_run(callbacks: Callbacks) -> None:
     release = block(callbacks)
     callbacks.put([lambda: None] * 9)
     assert not callbacks.crowded
@@ -96,7 +96,7 @@ def test_it_is_crowded_until_half_of_them_have_run(callbacks: Callbacks) -> None
     assert not callbacks.crowded
 
 
-def test_it_is_not_crowded_once_all_have_run() -> None:
+def test_the_queue_is_not_crowded_once_all_have_run() -> None:
     """The thread may run them all as soon as they are in its queue."""
     callbacks = Callbacks(NAME, most_waiting=2)
     interval = sys.getswitchinterval()
@@ -112,14 +112,14 @@ def test_it_is_not_crowded_once_all_have_run() -> None:
     assert callbacks.drain(LONG)
 
 
-def test_a_callback_does_not_wait_for_callbacks(callbacks: Callbacks) -> None:
+def test_await_room_does_not_block_in_a_callback(callbacks: Callbacks) -> None:
     seen: list[bool] = []
     callbacks.put([lambda: seen.append(callbacks.await_room(LONG)), *[lambda: None] * 20])
     assert callbacks.drain(LONG)
     assert seen == [True]
 
 
-def test_stopping_lets_everybody_in(callbacks: Callbacks) -> None:
+def test_stop_ends_waits_for_room(callbacks: Callbacks) -> None:
     release = block(callbacks)
     callbacks.put([lambda: None] * 20)
     let_in: list[bool] = []
@@ -143,7 +143,7 @@ def test_no_thread_is_left_once_all_have_run() -> None:
     assert left == []
 
 
-def test_what_is_put_after_stopping_runs_at_once(callbacks: Callbacks) -> None:
+def test_a_callback_put_after_stop_runs_at_once(callbacks: Callbacks) -> None:
     callbacks.put([lambda: None])
     callbacks.stop()
     ran: list[str] = []
@@ -151,7 +151,7 @@ def test_what_is_put_after_stopping_runs_at_once(callbacks: Callbacks) -> None:
     assert ran == [threading.current_thread().name]
 
 
-def test_abandoning_begins_no_further_callback(callbacks: Callbacks) -> None:
+def test_abandon_starts_no_further_callback(callbacks: Callbacks) -> None:
     release = block(callbacks)
     ran: list[int] = []
     callbacks.put([partial(ran.append, 1)])
@@ -166,7 +166,7 @@ def delivery(callbacks: Callbacks) -> BatchDelivery:
     return new_delivery(callbacks)
 
 
-def test_records_are_told_of_in_their_order_whoever_asked_first(
+def test_callbacks_run_in_the_order_of_their_records(
     callbacks: Callbacks, delivery: BatchDelivery
 ) -> None:
     told: list[RecordMetadata] = []
@@ -178,7 +178,7 @@ def test_records_are_told_of_in_their_order_whoever_asked_first(
     assert [metadata.offset for metadata in told] == [0, 1, 2, 3, 1]
 
 
-def test_where_they_run_at_once_none_runs_twice_and_none_is_left_out() -> None:
+def test_without_a_thread_each_callback_runs_exactly_once() -> None:
     told: list[str] = []
 
     def fail() -> None:
@@ -211,7 +211,7 @@ def waits(delivery: BatchDelivery) -> list[Callable[[], object]]:
     ]
 
 
-def test_a_callback_must_not_wait_for_an_outcome(
+def test_waiting_for_an_outcome_in_a_callback_raises(
     callbacks: Callbacks, delivery: BatchDelivery
 ) -> None:
     refused: list[str] = []

@@ -30,7 +30,7 @@ def drained() -> tuple[Accumulating, ProducerBatch]:
     return rig, batch
 
 
-def test_nothing_of_a_batch_is_seen_while_all_goes_well() -> None:
+def test_the_collector_does_not_track_a_batch_without_errors() -> None:
     rig, batch = drained()
     parts = batch, batch.delivery, batch.buffer
     assert [gc.is_tracked(part) for part in parts] == [False] * 3
@@ -99,7 +99,7 @@ def ring_through_halves(witness: Witness) -> None:
         ring_through_halves,
     ],
 )
-def test_a_ring_is_found(ring: Callable[[Witness], None]) -> None:
+def test_reference_cycles_are_collected(ring: Callable[[Witness], None]) -> None:
     witness = Witness()
     gone = weakref.ref(witness)
     ring(witness)

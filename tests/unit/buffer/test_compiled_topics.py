@@ -35,7 +35,7 @@ def open_lane(partitions: int, batch_size: int = 200) -> tuple[SenderRig, Sendin
     return rig, send
 
 
-def test_after_its_share_they_go_on_to_the_partition_that_was_drawn_ahead() -> None:
+def test_records_move_to_the_next_sticky_partition_after_its_share() -> None:
     _, send = open_lane(2, batch_size=1_000)
     last = StickyPartition(0, 40)
     first = StickyPartition(0, 40, StickyPartition(1, 40, last))
@@ -56,7 +56,7 @@ def lose_leaders(rig: SenderRig, *lost: int) -> None:
     assert rig.run(lambda: list(rig.sender.metadata.snapshot.topics["t"].available) == led)
 
 
-def test_after_the_loss_of_a_leader_only_records_without_a_key_ask() -> None:
+def test_after_a_leader_loss_only_records_without_a_key_take_the_python_path() -> None:
     rig, send = open_lane(2, batch_size=2_000)
     send.topics.admit(TopicPartition("t", 1), 2, StickyPartition(1, 500, StickyPartition(0, 50)))
     assert isinstance(send.send("t", b"no key"), FutureRecordMetadata)
@@ -69,7 +69,7 @@ def test_after_the_loss_of_a_leader_only_records_without_a_key_ask() -> None:
     assert rig.run(waits.succeeded)
 
 
-def test_partitions_drawn_before_one_lost_its_leader_are_not_stuck_to() -> None:
+def test_sticky_partitions_drawn_before_a_leader_loss_are_not_used() -> None:
     """A send was under way when the snapshot came."""
     rig, send = open_lane(3, batch_size=2_000)
     lose_leaders(rig, 1)
@@ -79,7 +79,7 @@ def test_partitions_drawn_before_one_lost_its_leader_are_not_stuck_to() -> None:
     assert isinstance(send.send("t", b"v"), FutureRecordMetadata)
 
 
-def test_after_close_everything_asks() -> None:
+def test_after_close_records_take_the_python_path() -> None:
     rig, send = open_lane(1)
     rig.sender.accumulator.close()
     assert send.send("t", b"late", partition=0) == "asked the Python path"
@@ -98,7 +98,7 @@ def test_another_number_of_partitions_closes_the_appender() -> None:
     assert send._topic_appenders.partition_counts() == {}
 
 
-def test_a_closed_lane_is_not_remembered() -> None:
+def test_a_closed_appender_is_not_cached() -> None:
     """The appender of the last record is at hand for the next one, while it is in the table."""
     _, send = open_lane(1, batch_size=2_000)
     table, appender = send._topic_appenders, send._topic_appenders.get("t")
@@ -118,7 +118,7 @@ def test_a_closed_lane_is_not_remembered() -> None:
         assert send.send("".join(["", "t"]), b"v", partition=0) == "asked the Python path"
 
 
-def test_a_sticky_partition_of_a_topic_that_had_more_does_not_take_the_compiled_path() -> None:
+def test_a_sticky_partition_that_no_longer_exists_takes_the_python_path() -> None:
     """The topic was created again with fewer partitions: the appender has no place for that one."""
     _, send = open_lane(1)
     appender = send._topic_appenders.get("t")

@@ -62,7 +62,7 @@ def test_more_records_fit_into_a_batch_that_compresses_well(codec: str) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("size", [0, 1, 32 * 1024 - 1, 32 * 1024, 32 * 1024 + 1, 100_000])
 @pytest.mark.parametrize("content", [TEXT * 10, NOISE])
-def test_what_is_compressed_can_be_cut_up_again(codec: str, size: int, content: bytes) -> None:
+def test_compressed_data_is_decompressed_unchanged(codec: str, size: int, content: bytes) -> None:
     compress = compressor(codec, None)
     assert compress is not None
     packed = memoryview(compress(memoryview(content[:size])))
@@ -82,7 +82,7 @@ def test_two_threads_may_compress_at_the_same_time(codec: str) -> None:
 
 @pytest.mark.parametrize("level", [-5, 0, 1, 3, 4, 9])
 @pytest.mark.parametrize("size", [1_000, 128 * 1024, 150_000, 500_000])
-def test_a_zstd_level_is_what_zstd_makes_of_it(level: int, size: int) -> None:
+def test_zstd_levels_match_the_zstandard_package(level: int, size: int) -> None:
     text = b"".join(b"%d: %s\n" % (number, TEXT[number % 99 :][:60]) for number in range(9_000))
     compress = compressor("zstd", level)
     assert compress is not None
@@ -91,7 +91,7 @@ def test_a_zstd_level_is_what_zstd_makes_of_it(level: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("level", [1, 3, 9, 12, 16])
-def test_an_lz4_level_is_what_lz4_makes_of_it(level: int) -> None:
+def test_lz4_levels_match_the_lz4_package(level: int) -> None:
     text = b"".join(b"%d: %s\n" % (number, TEXT[number % 99 :][:60]) for number in range(9_000))
     compress = compressor("lz4", level)
     assert compress is not None
@@ -110,7 +110,7 @@ def test_an_lz4_level_is_what_lz4_makes_of_it(level: int) -> None:
         (0.7, 0.7, 0.7),
     ],
 )
-def test_worse_is_believed_at_once_and_better_slowly(
+def test_the_estimate_rises_at_once_and_falls_slowly(
     known: float, observed: float, next_estimate: float
 ) -> None:
     ratios = CompressionRatios()
@@ -191,7 +191,7 @@ def give_back(rig: Accumulating, batches: list[ProducerBatch]) -> int:
     return rig.used
 
 
-def test_a_caller_compresses_what_it_has_filled_when_others_wait(
+def test_callers_compress_full_batches_when_others_are_queued(
     rig: Accumulating, codec: Codec
 ) -> None:
     fill(rig, 2)
@@ -206,7 +206,7 @@ def test_a_caller_compresses_what_it_has_filled_when_others_wait(
     assert give_back(rig, found) == 0
 
 
-def test_memory_that_compression_saves_is_free_at_once(rig: Accumulating, codec: Codec) -> None:
+def test_memory_saved_by_compression_is_freed_at_once(rig: Accumulating, codec: Codec) -> None:
     for partition in range(3):  # the estimate allows more than a buffer holds
         for _ in range(200):
             rig.append(partition, b"x" * 300)
@@ -225,7 +225,9 @@ def test_memory_that_compression_saves_is_free_at_once(rig: Accumulating, codec:
     assert rig.used <= packed * BATCH + open_or_left * 10 * BATCH
 
 
-def test_the_sender_takes_no_batch_that_a_caller_is_at(rig: Accumulating, codec: Codec) -> None:
+def test_the_sender_skips_a_batch_that_a_caller_is_compressing(
+    rig: Accumulating, codec: Codec
+) -> None:
     fill(rig, 2)
     seen: list[list[int]] = []
 
@@ -242,7 +244,9 @@ def test_the_sender_takes_no_batch_that_a_caller_is_at(rig: Accumulating, codec:
     assert numbers(drain_all(rig)) == [2, 3, 4]
 
 
-def test_a_batch_may_end_while_a_caller_is_at_it(rig: Accumulating, codec: Codec) -> None:
+def test_a_batch_may_be_released_while_a_caller_compresses_it(
+    rig: Accumulating, codec: Codec
+) -> None:
     fill(rig, 2)
     gone: list[ProducerBatch] = []
 
@@ -261,7 +265,7 @@ def test_a_batch_may_end_while_a_caller_is_at_it(rig: Accumulating, codec: Codec
     assert give_back(rig, found) == 0
 
 
-def test_a_codec_that_fails_is_told_of_once(
+def test_a_failing_codec_is_logged_once(
     rig: Accumulating, codec: Codec, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A log that keeps its error keeps no view of the batch."""
@@ -314,7 +318,7 @@ def test_a_batch_gets_its_sequence_after_it_was_compressed(rig: Accumulating, co
     assert {(header.producer_id, header.producer_epoch) for header in headers} == {(7, 1)}
 
 
-def test_callers_and_the_sender_lose_nothing_between_them() -> None:
+def test_concurrent_callers_and_sender_lose_no_record() -> None:
     rig = Accumulating(batches=40, compression="gzip", compress=gzip)
     each, callers = 400, 3
     sent: list[int] = []

@@ -37,7 +37,7 @@ def test_the_first_outcome_stands(delivery: BatchDelivery, first: str, second: s
     assert len(told) == 1
 
 
-def test_of_many_threads_that_settle_one_wins() -> None:
+def test_only_one_of_several_threads_settles_a_batch() -> None:
     for _ in range(50):
         delivery = new_delivery()
         told: list[None] = []
@@ -67,7 +67,7 @@ def halves(delivery: BatchDelivery) -> tuple[BatchDelivery, BatchDelivery]:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_cut_batch_ends_with_the_last_of_its_halves(
+def test_a_split_batch_is_done_with_the_last_of_its_halves(
     delivery: BatchDelivery, order: tuple[int, int]
 ) -> None:
     parts = halves(delivery)
@@ -112,7 +112,7 @@ def cut_meanwhile(delivery: BatchDelivery) -> Callable[[], object]:
 @pytest.mark.parametrize(
     ("cut", "times"), [(cut_before, 1), (cut_after, 1), (cut_meanwhile, RACES)]
 )
-def test_a_batch_that_is_cut_while_it_fails_ends_in_the_error(
+def test_a_batch_that_is_split_while_it_fails_gets_the_error(
     cut: Callable[[BatchDelivery], Callable[[], object]], times: int
 ) -> None:
     """A closing thread disowns the batch that the sender cuts (``Sender.disown``)."""
@@ -120,7 +120,7 @@ def test_a_batch_that_is_cut_while_it_fails_ends_in_the_error(
         assert failing(cut) == [ERROR] * 3
 
 
-def test_an_outcome_that_was_told_is_not_changed_by_errors_of_single_records(
+def test_a_final_outcome_is_not_changed_by_errors_of_single_records(
     delivery: BatchDelivery,
 ) -> None:
     assert delivery.fail(ERROR)
@@ -129,7 +129,7 @@ def test_an_outcome_that_was_told_is_not_changed_by_errors_of_single_records(
     assert delivery.error is ERROR
 
 
-def test_a_part_is_heard_where_its_whole_is(delivery: BatchDelivery) -> None:
+def test_a_part_is_observed_if_its_whole_is(delivery: BatchDelivery) -> None:
     first, second = halves(delivery)
     assert not first.is_heard()
     delivery.on_done(nobody)  # after the split
@@ -176,7 +176,7 @@ class Ring:
         (lambda delivery: delivery.join(None, None), lambda: [{} for _ in range(200)]),
     ],
 )
-def test_a_finalizer_that_runs_meanwhile_may_come_back(
+def test_a_finalizer_may_call_the_delivery_again(
     delivery: BatchDelivery, ask: Any, keep: Any
 ) -> None:
     """Up to Python 3.11 it runs wherever something is allocated that the collector sees."""

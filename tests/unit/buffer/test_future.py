@@ -30,7 +30,7 @@ from tests.unit.buffer.deliveries import TP, future_of, new_delivery
 ERROR = BrokerError(7, "t-3")
 
 
-def test_a_future_takes_48_bytes_and_no_time_of_the_garbage_collector(
+def test_a_future_takes_48_bytes_and_is_not_tracked_by_the_collector(
     delivery: BatchDelivery,
 ) -> None:
     """Without a GIL every object is larger: its own bytes are the same."""
@@ -48,7 +48,7 @@ def appended(delivery: BatchDelivery) -> FutureRecordMetadata:
     return future
 
 
-def test_a_stored_record_tells_where_it_is(delivery: BatchDelivery) -> None:
+def test_a_stored_record_has_its_metadata(delivery: BatchDelivery) -> None:
     future = future_of(delivery)
     delivery.succeed(100, -1)
     assert (future.is_done, future.succeeded(), future.failed()) == (True, True, False)
@@ -58,7 +58,7 @@ def test_a_stored_record_tells_where_it_is(delivery: BatchDelivery) -> None:
     assert repr(future) == "<FutureRecordMetadata t-3 succeeded>"
 
 
-def test_the_brokers_time_wins_where_it_stamps_records(delivery: BatchDelivery) -> None:
+def test_the_append_time_of_the_broker_replaces_the_timestamp(delivery: BatchDelivery) -> None:
     delivery.succeed(100, 55)
     assert future_of(delivery).get().timestamp == 55
 
@@ -66,7 +66,7 @@ def test_the_brokers_time_wins_where_it_stamps_records(delivery: BatchDelivery) 
 @pytest.mark.parametrize(
     ("error", "retriable"), [(ERROR, True), (RecordTooLargeError("too large"), False)]
 )
-def test_a_failed_record_tells_why_and_whether_sending_again_may_help(
+def test_a_failed_record_has_its_error_and_whether_it_is_retriable(
     delivery: BatchDelivery, error: KprodError, retriable: bool
 ) -> None:
     future = future_of(delivery)
@@ -81,7 +81,7 @@ def test_a_failed_record_tells_why_and_whether_sending_again_may_help(
 
 
 @pytest.mark.parametrize("timeout", [0, 0.01])
-def test_waiting_too_short_raises_and_changes_nothing(
+def test_get_times_out_without_changing_the_outcome(
     delivery: BatchDelivery, timeout: float
 ) -> None:
     future = future_of(delivery)
@@ -106,7 +106,7 @@ class Settable:
 
 @pytest.mark.parametrize("stored", [True, False])
 @pytest.mark.parametrize("late", [True, False])
-def test_whoever_asks_is_told_of_either_outcome(
+def test_all_kinds_of_callbacks_get_either_outcome(
     delivery: BatchDelivery, stored: bool, late: bool
 ) -> None:
     future, other = future_of(delivery), Settable()
@@ -133,7 +133,7 @@ def test_whoever_asks_is_told_of_either_outcome(
     assert [(way, str(what)) for way, what in other.told] == [(how, outcome)]
 
 
-def test_further_arguments_come_before_the_outcome(delivery: BatchDelivery) -> None:
+def test_extra_arguments_of_a_callback_precede_the_outcome(delivery: BatchDelivery) -> None:
     told: list[tuple[object, ...]] = []
 
     def note(*args: object, **kwargs: object) -> None:
@@ -145,7 +145,7 @@ def test_further_arguments_come_before_the_outcome(delivery: BatchDelivery) -> N
 
 
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_what_a_callback_raises_is_logged_and_goes_no_further(
+def test_an_exception_in_a_callback_is_only_logged(
     delivery: BatchDelivery, kind: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_: object) -> None:
@@ -160,7 +160,7 @@ def test_what_a_callback_raises_is_logged_and_goes_no_further(
     assert "a mistake of the application" in caplog.text
 
 
-def test_a_twin_for_what_only_takes_the_futures_of_concurrent_futures() -> None:
+def test_as_concurrent_works_with_concurrent_futures() -> None:
     deliveries = [new_delivery() for _ in range(3)]
     twins = [future_of(delivery).as_concurrent() for delivery in deliveries]
     deliveries[2].succeed(100, -1)
@@ -173,7 +173,7 @@ def test_a_twin_for_what_only_takes_the_futures_of_concurrent_futures() -> None:
     assert str(twins[0].exception()) == str(ERROR)
 
 
-def test_a_future_that_is_kept_does_not_keep_the_producers_memory() -> None:
+def test_a_kept_future_does_not_keep_the_buffer_of_the_producer() -> None:
     """Nor does a ring through one live for ever: the garbage collector does not see futures."""
     rig = rig_of(cluster_of())
     future = rig.queue()
@@ -244,7 +244,7 @@ def raise_and_forget(way: Callable[[FutureRecordMetadata], None], tp: TopicParti
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_nothing_is_left_of_an_error_that_was_raised(
+def test_a_raised_error_does_not_keep_its_batch(
     way: Callable[[FutureRecordMetadata], None],
 ) -> None:
     tp = TopicPartition(way.__name__, 0)
@@ -255,7 +255,7 @@ def test_nothing_is_left_of_an_error_that_was_raised(
     assert [delivery for delivery in left if delivery.tp == tp] == []
 
 
-def test_everybody_gets_an_error_of_his_own_that_says_the_same() -> None:
+def test_every_caller_gets_a_copy_of_the_error() -> None:
     future = failed_future()
     told: list[KprodError] = []
     future.add_errback(told.append).add_errback(told.append)

@@ -95,7 +95,7 @@ def view(length: int, buffer: int, start: int) -> Any:
         ((-8, 4, 8), 0b10, 0),
     ],
 )
-def test_offsets_that_fall(
+def test_decreasing_offsets_are_refused(
     column: str, kind: Any, offsets: tuple[int, ...], valid: int | None, record: int
 ) -> None:
     columns = Columns()
@@ -108,14 +108,14 @@ def test_offsets_that_fall(
     ("length", "buffer", "start"),
     [(20, 1, 0), (20, 5, 0), (20, -3, 0), (20, 0, -40), (20, 0, 45), (65, 0, 0), (-1, 0, 0)],
 )
-def test_views_of_what_is_not_there(length: int, buffer: int, start: int) -> None:
+def test_views_outside_their_buffer_are_refused(length: int, buffer: int, start: int) -> None:
     data = Columns().batches(key=view(length, buffer, start))
     with pytest.raises(InvalidRecordError, match=f"record 0: {BROKEN}"):
         data.next()
 
 
 @pytest.mark.parametrize(("length", "start"), [(64, 0), (20, 44), (13, 51), (12, 0), (0, 0)])
-def test_views_up_to_the_end_of_their_buffer(length: int, start: int) -> None:
+def test_views_up_to_the_end_of_their_buffer_are_read(length: int, start: int) -> None:
     assert Columns().batches(key=view(length, 0, start)).next()
 
 
@@ -123,7 +123,7 @@ def test_views_up_to_the_end_of_their_buffer(length: int, start: int) -> None:
 @pytest.mark.parametrize(
     ("offsets", "record"), [((0, 4), 0), ((0, 300_000_000), 0), ((-1, 1), 0), ((0, 1, 0), 1)]
 )
-def test_lists_of_headers_that_are_not_there(
+def test_header_lists_with_broken_offsets_are_refused(
     kind: Any, offsets: tuple[int, ...], record: int
 ) -> None:
     columns = Columns()
@@ -133,7 +133,7 @@ def test_lists_of_headers_that_are_not_there(
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_names_and_values_of_headers_whose_offsets_fall(number: int) -> None:
+def test_header_names_and_values_with_decreasing_offsets_are_refused(number: int) -> None:
     columns = Columns()
     fields = [pa.array(["n"]), pa.array([b"x"])]
     fields[number] = columns.binary(pa.binary(), 8, 4).view(fields[number].type)
@@ -143,7 +143,7 @@ def test_names_and_values_of_headers_whose_offsets_fall(number: int) -> None:
         data.next()
 
 
-def test_a_column_with_fewer_cells_than_the_batch_has_rows() -> None:
+def test_a_column_with_fewer_cells_than_the_batch_has_rows_is_refused() -> None:
     data = Columns().batches(shorten=True, key=pa.array([b"k", b"l"]))
     with pytest.raises(ValueError, match="fewer cells than its batch has rows"):
         data.next()

@@ -63,7 +63,7 @@ def handle_of(*parts: tuple[BatchDelivery, int]) -> BulkDelivery:
     return BulkDelivery(sent)
 
 
-def test_progress_is_told_while_some_have_no_outcome() -> None:
+def test_progress_is_available_before_all_outcomes_are_known() -> None:
     batches = [batch_of(partition) for partition in range(3)]
     handle = handle_of(*((batch, count) for count, batch in enumerate(batches, start=1)))
     assert handle.progress() == BulkProgress(0, 0, 6, None, TopicPartition("t", 0))
@@ -86,7 +86,7 @@ def test_progress_is_told_while_some_have_no_outcome() -> None:
     assert told.persisted is Persisted.NO
 
 
-def test_progress_of_a_batch_that_was_split_counts_its_pieces() -> None:
+def test_progress_of_a_split_batch_counts_its_parts() -> None:
     batch, one, other = batch_of(0), batch_of(0), batch_of(0)
     handle = handle_of((batch, 10))
     batch.split_into([(0, one), (4, other)])
@@ -112,7 +112,7 @@ class Swift(BatchDelivery):
         return found
 
 
-def test_an_outcome_is_that_of_the_piece_whenever_it_comes() -> None:
+def test_an_outcome_is_correct_when_its_batch_fails_during_the_lookup() -> None:
     batch = Swift(TopicPartition("t", 0), hurry=lambda: None)
     handle = handle_of((batch, 2))
     refused, others = InvalidRecordError("refused"), InvalidBatchError("among others")
@@ -121,7 +121,7 @@ def test_an_outcome_is_that_of_the_piece_whenever_it_comes() -> None:
     assert isinstance(outcome, InvalidRecordError)
 
 
-def test_of_a_batch_that_was_split_only_the_record_that_is_too_large_fails() -> None:
+def test_only_the_oversized_record_of_a_split_batch_fails() -> None:
     cluster = cluster_of(1)
     broker = cluster.brokers[1]
     with producer_of(cluster, linger_ms=60_000) as producer:
@@ -139,13 +139,13 @@ def test_of_a_batch_that_was_split_only_the_record_that_is_too_large_fails() -> 
     ("timeout", "error"),
     [(-1, InvalidRecordError), (float("nan"), InvalidRecordError), ("1", RecordTypeError)],
 )
-def test_a_limit_is_seconds(timeout: Any, error: type[KprodError]) -> None:
+def test_an_invalid_timeout_is_refused(timeout: Any, error: type[KprodError]) -> None:
     handle = handle_of((batch_of(0), 1))
     with pytest.raises(error, match="get: timeout must be seconds"):
         handle.get(timeout)
 
 
-def test_it_can_be_awaited() -> None:
+def test_a_bulk_delivery_can_be_awaited() -> None:
     cluster = cluster_of(3)
 
     async def main(producer: KafkaProducer) -> None:
@@ -166,7 +166,7 @@ def test_it_can_be_awaited() -> None:
         producer.close(timeout=0)
 
 
-def test_what_ends_a_call_at_its_very_end_has_its_handle() -> None:
+def test_an_interruption_at_the_end_of_a_call_has_the_delivery() -> None:
     """What is left is finished again after the interruption, and so are its records counted."""
     calls: list[None] = []
     sent = SentRecords()

@@ -96,7 +96,7 @@ def test_timestamps_of_every_unit(kind: Any, cells: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64()], ids=str)
-def test_partitions_of_a_column(kind: Any) -> None:
+def test_partitions_come_from_a_column(kind: Any) -> None:
     columns = {"p": pa.array([2, 0, None, 2], kind), "key": [b"k"] * 4}
     keyed = pa.record_batch({"value": [b"a", b"b", b"c", b"d"], **columns})
     cluster = sent(keyed, 3, partition="p", key="key")
@@ -117,7 +117,7 @@ PAIRS = [[("a", b"1"), ("b", None)], None, [], [("a", b"2"), ("a", b"3")]]
     ],
     ids=["list", "large_list", "map"],
 )
-def test_headers_of_lists_and_maps(kind: Any) -> None:
+def test_headers_come_from_lists_and_maps(kind: Any) -> None:
     cells: list[Any] = PAIRS
     if not pa.types.is_map(kind):
         cells = [
@@ -129,7 +129,7 @@ def test_headers_of_lists_and_maps(kind: Any) -> None:
     assert [tuple(r.headers) for r in stored(sent(batch.slice(2), headers="h"))] == wanted[2:]
 
 
-def test_the_batches_are_those_of_send_many() -> None:
+def test_send_arrow_writes_the_same_batches_as_send_many() -> None:
     values = [b"%d" % n * (n % 50) for n in range(4000)]
     keys = [b"%d" % (n % 97) for n in range(4000)]
     data = pa.table({"value": values, "key": keys, "at": [7] * 4000})
@@ -215,7 +215,7 @@ BAD += [(error, said, table(c=cells), {role: "c"}) for error, said, role, cells 
 
 
 @pytest.mark.parametrize(("error", "said", "data", "arguments"), BAD)
-def test_what_cannot_be_sent_is_refused_before_anything_is_queued(
+def test_invalid_data_is_refused_before_anything_is_queued(
     error: type[KprodError], said: str, data: Any, arguments: dict[str, Any]
 ) -> None:
     cluster = cluster_of()
@@ -228,7 +228,7 @@ def test_what_cannot_be_sent_is_refused_before_anything_is_queued(
 @example(name=b"\xed\xa0\x80")
 @example(name=b"\xf4\x90\x80\x80")
 @example(name=b"\xc0\x80")
-def test_names_of_headers_are_those_that_python_takes_for_utf8(name: bytes) -> None:
+def test_header_names_must_be_utf8_as_python_decodes_it(name: bytes) -> None:
     batch = ArrowBatches(
         "t", table(h=named([b"k", name])), {**NO_COLUMNS, "value": "value", "headers": "h"}
     )
@@ -242,7 +242,7 @@ def test_names_of_headers_are_those_that_python_takes_for_utf8(name: bytes) -> N
 
 
 @pytest.mark.parametrize("form", ["__arrow_c_array__", "__arrow_c_stream__"])
-def test_what_was_exported_can_be_sent_once(form: str) -> None:
+def test_exported_data_can_be_sent_only_once(form: str) -> None:
     """Data that hands out the same capsules with every call."""
     data = table() if "stream" in form else table().to_batches()[0]
     capsules = getattr(data, form)()
@@ -261,7 +261,7 @@ MASKED_ROWS = pa.StructArray.from_arrays([ABC], ["value"], mask=pa.array([False,
 
 
 @pytest.mark.parametrize(("rows", "first"), [(MASKED_ROWS, 2), (MASKED_ROWS.slice(1), 1)])
-def test_rows_that_are_null_as_a_whole_are_refused(rows: Any, first: int) -> None:
+def test_null_rows_are_refused(rows: Any, first: int) -> None:
     cluster = cluster_of()
     said = f"record {first}: the row as a whole is null"
     with producer_before(cluster) as producer, pytest.raises(InvalidRecordError, match=said):
@@ -274,7 +274,7 @@ def test_rows_that_are_null_as_a_whole_are_refused(rows: Any, first: int) -> Non
 @pytest.mark.parametrize("options", [{}, {"value_serializer": bytes}], ids=["compiled", "plain"])
 @pytest.mark.parametrize("stream", [False, True], ids=["table", "reader"])
 @pytest.mark.parametrize("place", range(5))
-def test_records_are_numbered_through_all_batches(
+def test_errors_number_records_across_batches(
     options: dict[str, Any], stream: bool, place: int
 ) -> None:
     """As the handle numbers them; where there are several batches, one may look into its own."""
@@ -299,7 +299,7 @@ def test_records_are_numbered_through_all_batches(
     assert [r.value for r in stored(cluster)] == [b"%d" % n for n in range(place // 2 * 2)]
 
 
-def test_what_a_serializer_makes_of_a_value_is_what_counts() -> None:
+def test_size_limits_apply_to_serialized_values() -> None:
     cluster = cluster_of()
     options: dict[str, Any] = {"max_request_size": 1000, "value_serializer": lambda v: v[:900]}
     with producer_before(cluster, **options) as producer:
@@ -311,7 +311,7 @@ def test_what_a_serializer_makes_of_a_value_is_what_counts() -> None:
     assert [r.value for r in stored(cluster)] == [b"x" * 900, b"y", b"a"]
 
 
-def test_a_stream_that_fails_leaves_its_earlier_batches_queued() -> None:
+def test_batches_before_the_failure_of_a_stream_are_sent() -> None:
     schema = pa.schema([("value", pa.binary())])
 
     def batches() -> Iterator[Any]:
@@ -327,7 +327,7 @@ def test_a_stream_that_fails_leaves_its_earlier_batches_queued() -> None:
     assert [r.value for r in stored(cluster)] == [b"a", b"b", b"c"]
 
 
-def test_all_memory_of_arrow_is_given_back() -> None:
+def test_all_memory_of_arrow_is_freed() -> None:
     gc.collect()  # or what errors of other tests refer to may be given back meanwhile
     before = pa.total_allocated_bytes()
     for data in (pa.table({"value": [LONG] * 5000}), pa.record_batch({"value": [LONG] * 5000})):

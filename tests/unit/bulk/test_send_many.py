@@ -60,7 +60,7 @@ def test_a_bad_argument_is_refused_before_anything_is_queued(
 
 
 @pytest.mark.parametrize("serializer", [None, bytes])
-def test_an_iterator_may_fill_one_buffer_again_and_again(serializer: Any) -> None:
+def test_an_iterator_may_reuse_one_buffer(serializer: Any) -> None:
     """As a loop of ``send`` would, each record has what the buffer held when it was given."""
 
     def filled(prefix: bytes, view: bool) -> Iterator[Any]:
@@ -88,7 +88,7 @@ def test_an_iterator_may_fill_one_buffer_again_and_again(serializer: Any) -> Non
         assert [(r.key, r.value) for r in records] == list(zip(keys, values, strict=True))
 
 
-def test_a_class_of_lists_or_tuples_is_as_good_as_a_list() -> None:
+def test_subclasses_of_list_and_tuple_are_accepted() -> None:
     class Rows(list[bytes]):
         pass
 
@@ -103,7 +103,7 @@ def test_a_class_of_lists_or_tuples_is_as_good_as_a_list() -> None:
     assert stored(cluster) == [b"a", b"b", b"c", b"d"]
 
 
-def test_columns_of_an_iterator_may_be_endless() -> None:
+def test_columns_for_an_iterator_may_be_infinite() -> None:
     cluster = cluster_of(2)
     with producer_before(cluster) as producer:
         handle = producer.send_many("t", (b"%d" % n for n in range(2000)), partitions=cycle([0, 1]))
@@ -113,7 +113,7 @@ def test_columns_of_an_iterator_may_be_endless() -> None:
 
 
 @pytest.mark.parametrize("column", ["keys", "headers", "partitions", "timestamps_ms"])
-def test_an_endless_column_of_a_list_is_refused(column: str) -> None:
+def test_an_infinite_column_for_a_list_is_refused(column: str) -> None:
     looked_at = 0
 
     def endless() -> Iterator[None]:
@@ -140,7 +140,7 @@ def counting(to: int, then: BaseException) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("how_many", [0, 1, 511, 512, 1500])
 @pytest.mark.parametrize("options", [{}, {"value_serializer": bytes}])
-def test_what_an_iterator_gave_before_it_failed_is_sent(
+def test_records_before_the_failure_of_an_iterator_are_sent(
     how_many: int, options: dict[str, Any]
 ) -> None:
     cluster = cluster_of()
@@ -169,7 +169,7 @@ BAD_ROWS: list[tuple[type[Exception], str, dict[str, Any]]] = [
 )
 @pytest.mark.parametrize(("error", "said", "columns"), BAD_ROWS)
 @pytest.mark.parametrize("kind", [list, iter], ids=["list", "iterator"])
-def test_an_error_of_a_record_names_it_by_its_number(
+def test_the_error_for_an_invalid_record_has_its_number(
     kind: Any, error: type[Exception], said: str, columns: dict[str, Any], options: dict[str, Any]
 ) -> None:
     """In lists that are read at once, before anything is queued."""
@@ -193,14 +193,14 @@ def test_an_error_of_a_record_names_it_by_its_number(
         (RecordTooLargeError, [b"0", bytes(2_000_000), "text"], [0, 0, -1]),
     ],
 )
-def test_of_several_mistakes_that_of_the_first_record_is_told(
+def test_the_error_is_that_of_the_first_invalid_record(
     error: type[Exception], bad: list[Any], partitions: list[int]
 ) -> None:
     with producer_before(cluster_of()) as producer, pytest.raises(error, match=r"^record 1: "):
         producer.send_many("t", bad, partitions=partitions)
 
 
-def test_what_failed_a_serializer_stays_the_cause_of_the_error() -> None:
+def test_the_exception_of_a_serializer_is_the_cause_of_the_error() -> None:
     def text(value: Any) -> bytes:
         return memoryview(value).tobytes()
 
@@ -233,7 +233,7 @@ def test_a_full_buffer_ends_the_call_after_max_block() -> None:
         assert all(isinstance(error, ProducerClosedError) for error in delivery.exceptions)
 
 
-def test_a_producer_that_is_closed_meanwhile_ends_the_call() -> None:
+def test_closing_the_producer_ends_the_call() -> None:
     cluster = cluster_of()
     producer = producer_before(cluster)
 
@@ -249,7 +249,7 @@ def test_a_producer_that_is_closed_meanwhile_ends_the_call() -> None:
     assert stored(cluster) == [b"%d" % number for number in range(512)]
 
 
-def test_what_lingers_leaves_in_time_while_more_is_awaited() -> None:
+def test_lingering_records_are_sent_while_the_iterator_blocks() -> None:
     cluster = cluster_of()
     seen: list[bool] = []
 
@@ -273,7 +273,7 @@ def arrives(cluster: ScriptedCluster, records: int) -> bool:
     return False
 
 
-def test_the_sticky_partition_of_a_topic_that_had_more_is_left() -> None:
+def test_a_sticky_partition_that_no_longer_exists_is_abandoned() -> None:
     """The topic was made anew with fewer partitions: no wait for one that is gone."""
     cluster = cluster_of(8)
     for _ in range(50):
@@ -291,7 +291,7 @@ def test_the_sticky_partition_of_a_topic_that_had_more_is_left() -> None:
 
 
 @pytest.mark.parametrize("many", [list, iter])
-def test_a_partition_that_the_topic_has_got_meanwhile_is_written_to(
+def test_a_partition_added_meanwhile_is_written_to(
     many: Callable[[list[Any]], Iterable[Any]],
 ) -> None:
     cluster = cluster_of(1)

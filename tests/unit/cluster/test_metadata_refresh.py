@@ -55,7 +55,7 @@ CHANGES: dict[str, Callable[[Metadata], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_is_seen_however_long_nothing_was_due(
+def test_a_change_makes_an_update_due_at_once(
     metadata: Metadata, change: Callable[[Metadata], object]
 ) -> None:
     want(metadata, "t")
@@ -71,7 +71,7 @@ def test_a_change_is_seen_however_long_nothing_was_due(
     assert metadata.due(9.0) == 299.0
 
 
-def test_an_update_on_request_keeps_a_distance_to_the_last_one(metadata: Metadata) -> None:
+def test_a_requested_update_keeps_the_minimum_interval(metadata: Metadata) -> None:
     want(metadata, "t")
     learn(metadata, reply(topic("t")), 0.0)
     metadata.request_update()
@@ -89,7 +89,7 @@ def test_an_update_requested_while_one_is_under_way_follows_it(metadata: Metadat
 
 
 @pytest.mark.parametrize("fails", [True, False], ids=["failures", "answers without news"])
-def test_what_brings_nothing_new_is_backed_off_from_longer_and_longer(
+def test_the_back_off_grows_after_failures_and_unchanged_metadata(
     metadata: Metadata, *, fails: bool
 ) -> None:
     want(metadata, "t")
@@ -104,7 +104,7 @@ def test_what_brings_nothing_new_is_backed_off_from_longer_and_longer(
     assert delays[-6:] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
 
 
-def test_a_new_topic_does_not_break_the_back_off_after_a_failure(metadata: Metadata) -> None:
+def test_a_new_topic_does_not_skip_the_back_off_after_a_failure(metadata: Metadata) -> None:
     want(metadata, "t")
     metadata.wanted(0.0)
     metadata.failed(LOST, 0.0)
@@ -112,7 +112,7 @@ def test_a_new_topic_does_not_break_the_back_off_after_a_failure(metadata: Metad
     assert metadata.due(0.0) == pytest.approx(0.1)
 
 
-def test_news_ends_that_back_off(metadata: Metadata) -> None:
+def test_changed_metadata_resets_the_back_off(metadata: Metadata) -> None:
     want(metadata, "t")
     for _ in range(7):
         learn(metadata, reply(topic("t", error=3)), 0.0)
@@ -134,7 +134,7 @@ def test_an_unusable_answer_counts_as_a_failure(metadata: Metadata, answer: Meta
 # Which topics -------------------------------------------------------------------------------------
 
 
-def test_only_new_topics_are_named_while_the_rest_is_fresh(metadata: Metadata) -> None:
+def test_only_new_topics_are_requested_while_the_rest_is_fresh(metadata: Metadata) -> None:
     want(metadata, "old")
     learn(metadata, reply(topic("old")), 0.0)
     want(metadata, "new")
@@ -143,7 +143,7 @@ def test_only_new_topics_are_named_while_the_rest_is_fresh(metadata: Metadata) -
 
 
 @pytest.mark.parametrize("reason", ["requested", "old"])
-def test_every_topic_is_named_in_a_full_update(metadata: Metadata, reason: str) -> None:
+def test_a_full_update_requests_every_topic(metadata: Metadata, reason: str) -> None:
     want(metadata, "old")
     learn(metadata, reply(topic("old")), 0.0)
     want(metadata, "new")
@@ -152,7 +152,7 @@ def test_every_topic_is_named_in_a_full_update(metadata: Metadata, reason: str) 
     assert metadata.wanted(1.0 if reason == "requested" else 300.0) == ["new", "old"]
 
 
-def test_a_topic_that_is_being_created_is_asked_for_until_it_is_there(metadata: Metadata) -> None:
+def test_a_topic_being_created_is_requested_until_it_exists(metadata: Metadata) -> None:
     want(metadata, "t")
     learn(metadata, reply(topic("t", error=5)), 0.0)
     assert metadata.due(10.0) == 0.0
@@ -161,7 +161,7 @@ def test_a_topic_that_is_being_created_is_asked_for_until_it_is_there(metadata: 
 
 
 @pytest.mark.parametrize(("code", "again"), [(5, True), (9, True), (72, True), (0, False)])
-def test_a_partition_in_trouble_is_asked_about_until_it_is_well(
+def test_a_partition_with_an_error_is_requested_until_it_recovers(
     metadata: Metadata, code: int, again: bool
 ) -> None:
     want(metadata, "t")
@@ -173,7 +173,7 @@ def test_a_partition_in_trouble_is_asked_about_until_it_is_well(
 
 
 @pytest.mark.parametrize("code", [17, 29])
-def test_a_topic_refused_for_good_is_not_asked_for_again(metadata: Metadata, code: int) -> None:
+def test_a_permanently_refused_topic_is_not_requested_again(metadata: Metadata, code: int) -> None:
     want(metadata, "t")
     learn(metadata, reply(topic("t", error=code)), 0.0)
     assert metadata.due(1000.0) == NEVER
@@ -182,7 +182,7 @@ def test_a_topic_refused_for_good_is_not_asked_for_again(metadata: Metadata, cod
 # What is published --------------------------------------------------------------------------------
 
 
-def test_a_leader_hint_is_used_until_metadata_knows_better(metadata: Metadata) -> None:
+def test_a_leader_hint_is_used_until_metadata_is_newer(metadata: Metadata) -> None:
     tp = TopicPartition("t", 0)
     metadata.answered(reply(topic("t", [1], epoch=4)), 0.0)
     metadata.take_leader_hints({tp: LeaderHint(2, 5)})
@@ -200,7 +200,7 @@ def test_a_leader_hint_is_used_until_metadata_knows_better(metadata: Metadata) -
         ({2: 3, 0: 1}, [1, -1, 3]),  # there is a hole
     ],
 )
-def test_impossible_partition_numbers_are_passed_by(
+def test_impossible_partition_numbers_are_ignored(
     metadata: Metadata, numbers: dict[int, int], leaders: list[int]
 ) -> None:
     metadata.answered(reply(numbered("t", numbers)), 0.0)
@@ -209,7 +209,7 @@ def test_impossible_partition_numbers_are_passed_by(
     assert [info.leader_id for info in found.partitions] == leaders
 
 
-def test_impossible_brokers_and_topics_without_a_name_are_passed_by(metadata: Metadata) -> None:
+def test_impossible_brokers_and_topics_without_a_name_are_ignored(metadata: Metadata) -> None:
     answer = reply(topic(None), topic(None, error=100), topic("t"))
     answer.brokers.append(Broker(-1, "bad", 9092, None))
     metadata.answered(answer, 0.0)

@@ -60,7 +60,7 @@ class Asker:
                 self.metadata.answered(answer, 1.0)
 
 
-def test_a_partition_beyond_the_count_is_asked_for_once(metadata: Metadata) -> None:
+def test_a_partition_beyond_the_known_count_is_requested_once(metadata: Metadata) -> None:
     metadata.answered(reply(topic("t", [1, 1])), 0.0)
     asker = Asker(metadata, reply(topic("t", [1, 1, 1])))
     assert len(metadata.await_topic("t", LONG, asker.wake, partition=2)) == 3
@@ -68,7 +68,7 @@ def test_a_partition_beyond_the_count_is_asked_for_once(metadata: Metadata) -> N
 
 
 @pytest.mark.parametrize("known", [[], [topic("t", [1, 1])]])
-def test_a_partition_the_topic_does_not_have_is_refused_after_one_answer(
+def test_a_partition_that_does_not_exist_is_refused_after_one_answer(
     metadata: Metadata, known: list[TopicReply]
 ) -> None:
     metadata.answered(reply(*known), 0.0)
@@ -77,13 +77,13 @@ def test_a_partition_the_topic_does_not_have_is_refused_after_one_answer(
         metadata.await_topic("t", LONG, asker.wake, partition=2)
 
 
-def test_an_answer_about_other_topics_says_nothing_of_a_partition(metadata: Metadata) -> None:
+def test_metadata_of_other_topics_does_not_end_the_wait_for_a_partition(metadata: Metadata) -> None:
     metadata.answered(reply(topic("t")), 0.0)
     asker = Asker(metadata, reply(topic("other")), reply(topic("t", [1, 1])))
     assert len(metadata.await_topic("t", LONG, asker.wake, partition=1)) == 2
 
 
-def test_a_change_of_leaders_says_nothing_of_a_partition() -> None:
+def test_a_leader_change_does_not_end_the_wait_for_a_partition() -> None:
     hints = {TopicPartition("t", 0): LeaderHint(2, 5)}
     changes: tuple[Callable[[Metadata], None], ...] = (
         lambda metadata: metadata.take_leader_hints(hints),
@@ -107,13 +107,13 @@ def test_a_change_of_leaders_says_nothing_of_a_partition() -> None:
         assert len(found) == 3
 
 
-def test_the_cluster_is_asked_for_without_naming_a_topic(metadata: Metadata) -> None:
+def test_the_cluster_is_requested_without_topics(metadata: Metadata) -> None:
     asker = Asker(metadata, reply())
     assert set(metadata.await_cluster(LONG, asker.wake).brokers) == {1, 2, 3}
     assert asker.asked == [[]]
 
 
-def test_a_cluster_that_nobody_tells_of_is_an_error_that_says_why(metadata: Metadata) -> None:
+def test_the_timeout_for_an_unreachable_cluster_has_its_cause(metadata: Metadata) -> None:
     lost = ConnectionLost("broker-1:9092: Connection refused")
     metadata.connection_failed("broker 1", lost)
     with pytest.raises(KprodTimeoutError, match="within 0 s: broker-1:9092: Connection refu") as it:
@@ -121,7 +121,7 @@ def test_a_cluster_that_nobody_tells_of_is_an_error_that_says_why(metadata: Meta
     assert it.value.__cause__ is lost
 
 
-def test_a_topic_that_was_refused_is_asked_for_again_by_the_next_caller(metadata: Metadata) -> None:
+def test_a_refused_topic_is_requested_again_by_the_next_caller(metadata: Metadata) -> None:
     asker = Asker(metadata, reply(topic("t", error=29)), reply(topic("t")))
     with pytest.raises(BrokerError):
         metadata.await_topic("t", LONG, asker.wake)
@@ -138,7 +138,7 @@ def timeout_of(metadata: Metadata, partition: int | None = None) -> KprodTimeout
     return caught.value
 
 
-def test_a_timeout_names_the_latest_brokers_that_failed(metadata: Metadata) -> None:
+def test_a_timeout_names_the_latest_connection_failures(metadata: Metadata) -> None:
     refused, unknown = (
         ConnectionLost("broker 1: refused"),
         ConnectionLost("broker 2: cannot resolve"),
@@ -161,7 +161,7 @@ def test_a_timeout_names_the_latest_brokers_that_failed(metadata: Metadata) -> N
         (5, "LEADER_NOT_AVAILABLE .*no leader yet"),
     ],
 )
-def test_a_timeout_explains_what_the_cluster_answers(
+def test_a_timeout_explains_the_error_code_of_the_topic(
     metadata: Metadata, code: int, meaning: str
 ) -> None:
     metadata.answered(reply(topic("t", error=code)), 0.0)
@@ -173,7 +173,7 @@ def test_a_timeout_explains_what_the_cluster_answers(
 @pytest.mark.parametrize(
     ("code", "meaning"), [(17, "do not allow this name"), (29, "may not describe or create it")]
 )
-def test_a_refusal_for_good_is_raised_at_once_and_says_what_it_means(
+def test_a_permanent_refusal_is_raised_at_once_with_an_explanation(
     metadata: Metadata, code: int, meaning: str
 ) -> None:
     asker = Asker(metadata, reply(topic("t", error=code)))
@@ -182,7 +182,7 @@ def test_a_refusal_for_good_is_raised_at_once_and_says_what_it_means(
     assert caught.value.code == code
 
 
-def test_who_may_not_wait_still_makes_the_topic_known_for_the_next_one(metadata: Metadata) -> None:
+def test_a_call_that_does_not_wait_still_requests_the_topic(metadata: Metadata) -> None:
     asker = Asker(metadata, reply(topic("t")))
     later: list[Callable[[], None]] = []
     with pytest.raises(KprodTimeoutError):
@@ -192,7 +192,7 @@ def test_who_may_not_wait_still_makes_the_topic_known_for_the_next_one(metadata:
     assert metadata.await_topic("t", 0, asker.wake).name == "t"
 
 
-def test_all_who_wait_for_a_topic_are_served_by_one_answer(metadata: Metadata) -> None:
+def test_one_answer_serves_all_callers_waiting_for_a_topic(metadata: Metadata) -> None:
     woken: list[None] = []
 
     def wait() -> int:
@@ -207,7 +207,7 @@ def test_all_who_wait_for_a_topic_are_served_by_one_answer(metadata: Metadata) -
         assert [waiting.result(LONG) for waiting in served] == [3] * 4
 
 
-def test_closing_ends_every_wait(metadata: Metadata) -> None:
+def test_close_ends_every_wait(metadata: Metadata) -> None:
     begun = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(metadata.await_topic, "t", LONG, begun.set)
@@ -217,7 +217,7 @@ def test_closing_ends_every_wait(metadata: Metadata) -> None:
             waiting.result(LONG)
 
 
-def test_the_next_who_waits_tells_the_sender_again(metadata: Metadata) -> None:
+def test_the_sender_is_woken_again_after_an_interrupted_wait(metadata: Metadata) -> None:
 
     def interrupted() -> None:
         raise Interrupted
@@ -228,7 +228,7 @@ def test_the_next_who_waits_tells_the_sender_again(metadata: Metadata) -> None:
     assert metadata.await_topic("t", LONG, asker.wake).name == "t"
 
 
-def test_an_exception_at_any_moment_of_a_wait_holds_up_nobody() -> None:
+def test_an_interruption_at_any_moment_of_a_wait_releases_the_lock() -> None:
     def try_briefly(metadata: Metadata) -> None:
         with suppress(KprodTimeoutError):
             metadata.await_topic("t", 1e-6, nobody_answers)

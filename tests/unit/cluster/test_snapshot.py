@@ -52,11 +52,11 @@ def leaders(view: ClusterSnapshot, name: str = "t") -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     "tp", [TopicPartition("t", 1), TopicPartition("t", 9), TopicPartition("other", 0)]
 )
-def test_a_leader_that_is_not_known_is_none(tp: TopicPartition) -> None:
+def test_an_unknown_leader_is_none(tp: TopicPartition) -> None:
     assert snapshot(topic([(1, 7), (-1, -1)])).leader(tp) is None
 
 
-def test_later_views_leave_the_earlier_alone() -> None:
+def test_earlier_snapshots_do_not_change() -> None:
     before = snapshot(topic([(1, 7)]))
     before.with_topics([topic([(2, 8)])], {2: TWO})
     before.with_leaders({TP: LeaderHint(2, 8)})
@@ -75,12 +75,14 @@ def test_later_views_leave_the_earlier_alone() -> None:
         pytest.param((-1, 8), (-1, 8), id="newer, without a leader"),
     ],
 )
-def test_a_leader_is_replaced_by_one_as_new(told: tuple[int, int], kept: tuple[int, int]) -> None:
+def test_a_leader_is_replaced_unless_the_new_epoch_is_older(
+    told: tuple[int, int], kept: tuple[int, int]
+) -> None:
     view = snapshot(topic([(1, 7)])).with_topics([topic([told])], BROKERS)
     assert leaders(view) == [kept]
 
 
-def test_a_topic_that_was_created_again_starts_anew() -> None:
+def test_a_recreated_topic_ignores_earlier_epochs() -> None:
     recreated = topic([(2, 0), (2, 0)], topic_id=NEW)
     view = snapshot(topic([(1, 7), (1, 7), (1, 7)])).with_topics([recreated], BROKERS)
     assert leaders(view) == [(2, 0), (2, 0)]
@@ -98,7 +100,7 @@ def test_topics_can_be_forgotten() -> None:
     assert [known.name for known in view] == ["t"]
 
 
-def test_another_cluster_knows_better_whatever_its_epochs_are() -> None:
+def test_another_cluster_replaces_leaders_of_any_epoch() -> None:
     first = ClusterSnapshot().with_topics([topic([(1, 7)])], BROKERS, "first")
     other = topic([(1, 7)], name="other")
     both = first.with_topics([other], BROKERS, "first")
@@ -108,7 +110,7 @@ def test_another_cluster_knows_better_whatever_its_epochs_are() -> None:
     assert view.topics["other"].available == (), "its leaders are the first cluster's"
 
 
-def test_a_cluster_that_does_not_tell_its_id_is_no_other() -> None:
+def test_a_missing_cluster_id_is_not_a_change_of_cluster() -> None:
     first = ClusterSnapshot().with_topics([topic([(1, 7)])], BROKERS, "first")
     view = first.with_topics([topic([(2, 0)])], BROKERS, None)
     assert (leaders(view), view.cluster_id) == ([(1, 7)], "first")
@@ -126,12 +128,14 @@ def test_a_cluster_that_does_not_tell_its_id_is_no_other() -> None:
         pytest.param(TopicPartition("u", 0), LeaderHint(2, 8), id="unknown topic"),
     ],
 )
-def test_a_hint_that_is_no_news_changes_nothing(tp: TopicPartition, hint: LeaderHint) -> None:
+def test_an_outdated_or_unknown_leader_hint_changes_nothing(
+    tp: TopicPartition, hint: LeaderHint
+) -> None:
     view = snapshot(topic([(1, 7)]))
     assert view.with_leaders({tp: hint}) is view
 
 
-def test_hints_of_one_answer_are_taken_together_and_may_tell_where_leaders_are() -> None:
+def test_leader_hints_are_applied_together_with_addresses_of_brokers() -> None:
     view = snapshot(topic([(1, 7), (1, 7)]), topic([(1, 7)], name="u"), topic([(1, 7)], name="v"))
     moved_broker, there = Broker(2, "elsewhere", 9092), Broker(3, "h3", 9092)
     hints = {
@@ -146,7 +150,7 @@ def test_hints_of_one_answer_are_taken_together_and_may_tell_where_leaders_are()
     assert moved.brokers == {1: ONE, 2: moved_broker, 3: there}
 
 
-def test_ten_times_as_many_leaders_are_ten_times_the_work() -> None:
+def test_moving_leaders_takes_linear_time() -> None:
     assert work_of_moving(2000) < 15 * work_of_moving(200)
 
 
@@ -157,7 +161,7 @@ def work_of_moving(count: int) -> int:
     return entered(lambda: view.with_leaders(hints))
 
 
-def test_replicas_belong_to_their_partition_in_whatever_order_they_come() -> None:
+def test_replicas_belong_to_their_partition_in_any_order() -> None:
     parts = [PartitionReply(0, 2, 5, 0, (5, 6), (5,)), PartitionReply(0, 0, 6, 0, (6, 7), (7, 6))]
     told = TopicReply(0, "t", None, PartitionReplies(parts))
     view = ClusterSnapshot().with_topics([topic_info(told)], {})

@@ -68,13 +68,13 @@ def refused(check: Callable[[Any], Any], value: Any, error: type[KprodError]) ->
     ["", ".", "..", "x" * 250, "x" * 10**6, "a b", "é", "a/b", "\x00", "a\n", "\ud800", " a", "а"],  # noqa: RUF001
     ids=lambda topic: ascii(topic)[:20],
 )
-def test_topics_kafka_does_not_have(topic: str) -> None:
+def test_invalid_topic_names_are_refused(topic: str) -> None:
     text = refused(check_topic, topic, InvalidTopicError)
     assert text.startswith("topic: expected 1 to 249 of the characters a-z A-Z 0-9 . _ -")
     assert f"of {len(topic)} characters" in text
 
 
-def test_a_topic_that_is_not_text() -> None:
+def test_a_topic_that_is_not_a_str_is_refused() -> None:
     for topic, shown in ((None, "None"), (b"x" * 10**6, "(1000000 bytes) (bytes)")):
         text = refused(check_topic, topic, RecordTypeError)
         assert text.startswith("topic: expected a str, got ")
@@ -82,13 +82,13 @@ def test_a_topic_that_is_not_text() -> None:
 
 
 @pytest.mark.parametrize("topic", [Silent("flights"), Topics.FLIGHTS], ids=["silent", "enum"])
-def test_a_kind_of_str_counts_by_its_text(topic: str) -> None:
+def test_a_subclass_of_str_becomes_a_plain_str(topic: str) -> None:
     plain = check_topic(topic)
     assert plain == "flights"
     assert type(plain) is str
 
 
-def test_other_integers_become_plain_ones() -> None:
+def test_numpy_integers_become_plain_int() -> None:
     assert type(check_partition(numpy.int32(3))) is int
     assert type(check_timestamp(numpy.int64(3))) is int
 
@@ -102,7 +102,7 @@ def test_other_integers_become_plain_ones() -> None:
     ],
     ids=steady_repr,
 )
-def test_a_timestamp_that_is_no_number(timestamp: Any, hint: str) -> None:
+def test_a_timestamp_that_is_not_an_int_is_refused_with_a_hint(timestamp: Any, hint: str) -> None:
     text = refused(check_timestamp, timestamp, RecordTypeError)
     assert text.startswith("timestamp_ms: expected an int or None, got ")
     assert text.endswith(hint)
@@ -118,18 +118,18 @@ def test_a_timestamp_that_is_no_number(timestamp: Any, hint: str) -> None:
     ],
     ids=steady_repr,
 )
-def test_headers_in_the_forms_they_come_in(headers: Any) -> None:
+def test_headers_are_accepted_in_every_form(headers: Any) -> None:
     frozen = freeze_headers(headers)
     assert frozen == (("a", b"12"), ("b", None))
     assert type(frozen[0][1]) is bytes
 
 
-def test_a_header_name_that_is_no_unicode_text() -> None:
+def test_a_header_name_that_cannot_be_encoded_is_refused() -> None:
     text = refused(freeze_headers, [("\ud800", b"")], InvalidRecordError)
     assert text.startswith("headers[0]: the name '\\ud800' (str) cannot be encoded as UTF-8")
 
 
-def test_a_header_value_that_is_not_bytes() -> None:
+def test_a_header_value_that_is_not_bytes_is_refused() -> None:
     for value in ("text", array("H", [1])):
         text = refused(freeze_headers, [("a", value)], RecordTypeError)
         assert text.startswith("headers[0]: expected bytes or None as the value, got ")
@@ -139,7 +139,7 @@ def test_a_header_value_that_is_not_bytes() -> None:
     assert "headers[0]: " in refused(freeze_headers, [("a", view)], InvalidRecordError)
 
 
-def test_a_record_in_its_one_form() -> None:
+def test_a_record_is_normalized() -> None:
     given = ProducerRecord(Topics.FLIGHTS, b"v", b"k", [("a", None)], numpy.int64(1), None)  # type: ignore[arg-type]
     assert check_record(given) == ProducerRecord("flights", b"v", b"k", (("a", None),), 1, None)
 
@@ -164,7 +164,7 @@ pairs = st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.none() |
 
 
 @given(st.lists(pairs))
-def test_headers_are_what_they_were_at_the_call(headers: list[tuple[str, Any]]) -> None:
+def test_headers_are_copied_at_the_call(headers: list[tuple[str, Any]]) -> None:
     expected = tuple((name, None if value is None else bytes(value)) for name, value in headers)
     frozen = freeze_headers(headers)
     for _, value in headers:
@@ -218,7 +218,7 @@ def test_an_argument_is_kept_or_refused(
 
 @example({"partitioner_cb": None})
 @given(st.dictionaries(st.sampled_from(sorted(OPTIONS)) | st.text(), anything, max_size=6))
-def test_options_are_accepted_or_complained_about(options: dict[str, Any]) -> None:
+def test_options_are_accepted_or_refused(options: dict[str, Any]) -> None:
     complaint = kept_or_complaint(
         lambda given: repr(ProducerConfig.from_options(given)) != "", options, (ConfigError,)
     )

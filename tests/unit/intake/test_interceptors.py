@@ -66,7 +66,7 @@ class Failing(Outcomes):
     ],
     ids=steady_repr,
 )
-def test_a_hook_that_goes_wrong_is_passed_by(
+def test_a_failing_on_send_is_logged_and_skipped(
     result: Any, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     chain = Interceptors([Suffix(b"1"), Returning(result), Suffix(b"2")])
@@ -77,7 +77,7 @@ def test_a_hook_that_goes_wrong_is_passed_by(
     assert reason in caplog.text
 
 
-def test_a_failure_to_take_note_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_outcome_hooks_are_logged_and_skipped(caplog: pytest.LogCaptureFixture) -> None:
     last = Outcomes()
     chain = Interceptors([Failing(), last])
     chain.on_acknowledgement(STORED)
@@ -87,7 +87,7 @@ def test_a_failure_to_take_note_is_logged(caplog: pytest.LogCaptureFixture) -> N
     assert "Failing.on_send_error failed" in caplog.text
 
 
-def test_headers_put_in_by_a_hook_are_frozen() -> None:
+def test_headers_added_by_on_send_are_copied() -> None:
     buffer = bytearray(b"then")
     with_header = dataclasses.replace(RECORD, headers=[("trace", buffer)])  # type: ignore[list-item]
     changed = Interceptors([Returning(with_header)]).on_send(RECORD)
@@ -137,7 +137,7 @@ class SendingHandler(logging.Handler):
         self.chain.on_send(RECORD)
 
 
-def test_a_log_handler_that_sends_does_not_run_in_circles() -> None:
+def test_a_log_handler_that_sends_causes_no_recursion() -> None:
     chain = Interceptors([Returning(ValueError("broken"))])
     handler = SendingHandler(chain)
     logging.getLogger(LOGGER).addHandler(handler)
@@ -159,7 +159,7 @@ class Plug:
             raise self.error
 
 
-def test_each_plug_that_has_an_end_is_closed_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_plugin_with_a_close_method_is_closed_once(caplog: pytest.LogCaptureFixture) -> None:
     failing, other = Plug(ValueError("no")), Plug()
     no_end = [None, "json", str.encode, Plug, object(), type("Odd", (), {"close": 5})()]
     close_all([*no_end, failing, other, failing])

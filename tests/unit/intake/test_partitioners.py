@@ -76,7 +76,7 @@ def test_bytes_in_other_partitions_do_not_count() -> None:
     assert chooser.choose(where, None) == first
 
 
-def test_one_is_drawn_at_a_time_where_brokers_may_have_to_be_avoided() -> None:
+def test_one_partition_is_drawn_at_a_time_when_brokers_may_be_avoided() -> None:
     loads = QueueLoads(availability_timeout=1.0)
     chooser = DefaultPartitioner(BATCH, random.Random(1), loads=loads)
     chooser.choose(topic(1000), None)
@@ -85,7 +85,7 @@ def test_one_is_drawn_at_a_time_where_brokers_may_have_to_be_avoided() -> None:
     assert sticky.following is None
 
 
-def test_none_of_those_drawn_ahead_stays_without_a_leader() -> None:
+def test_partitions_drawn_ahead_are_replaced_when_they_lose_their_leader() -> None:
     """Whoever has the first of them goes on to the others without asking."""
     chooser, where = partitioner(), topic(1000)
     chooser.choose(where, None)
@@ -102,7 +102,7 @@ MANY = topic(10_000)
     ("name", "chosen"), [("default", 4), ("crc32", zlib.crc32(b"kafka") % 12), ("fnv1a", 5)]
 )
 @pytest.mark.parametrize("form", [bytes, bytearray, memoryview])
-def test_a_key_goes_by_the_hash_of_the_name(
+def test_a_key_is_partitioned_by_the_named_hash(
     name: str, chosen: int, form: type[bytes | bytearray | memoryview]
 ) -> None:
     chooser = partitioner_for(name, BATCH)
@@ -125,11 +125,11 @@ def stays_together(chooser: Partitioner, key: bytes | None) -> bool:
 @pytest.mark.parametrize(
     ("name", "together"), [("default", False), ("crc32", True), ("fnv1a", False)]
 )
-def test_an_empty_key(name: str, together: bool) -> None:
+def test_an_empty_key_is_sticky_only_with_crc32(name: str, together: bool) -> None:
     assert stays_together(partitioner_for(name, BATCH), b"") is together
 
 
-def test_partitions_that_have_a_leader_take_turns_in_each_topic() -> None:
+def test_round_robin_uses_partitions_with_a_leader_per_topic() -> None:
     chooser, one, other = RoundRobinPartitioner(), topic(3, name="one"), topic(3, name="other")
     assert [chooser.choose(t, None) for t in (one, other, one, other)] == [0, 0, 1, 1]
     for where, turns in (
@@ -142,7 +142,7 @@ def test_partitions_that_have_a_leader_take_turns_in_each_topic() -> None:
         RoundRobinPartitioner().choose(topic(0), None)
 
 
-def test_threads_take_turns() -> None:
+def test_round_robin_is_even_across_threads() -> None:
     chooser, where = RoundRobinPartitioner(), topic(8)
     with ThreadPoolExecutor(4) as pool:
         chosen = Counter(pool.map(lambda _: chooser.choose(where, None), range(8000)))
@@ -188,7 +188,7 @@ def both(result: Any) -> list[Partitioner]:
 
 
 @pytest.mark.parametrize("chooser", both(Color.RED), ids=["callable", "object"])
-def test_what_it_chose_is_a_plain_int(chooser: Partitioner) -> None:
+def test_a_chosen_partition_is_a_plain_int(chooser: Partitioner) -> None:
     assert type(chooser.choose(topic(3), None)) is int
 
 
@@ -198,7 +198,7 @@ def test_what_it_chose_is_a_plain_int(chooser: Partitioner) -> None:
     ids=steady_repr,
 )
 @pytest.mark.parametrize("way", [0, 1], ids=["callable", "object"])
-def test_what_the_topic_does_not_have(way: int, result: Any) -> None:
+def test_an_invalid_partition_from_a_partitioner_is_refused(way: int, result: Any) -> None:
     with pytest.raises(PartitionError) as raised:
         both(result)[way].choose(topic(3), None)
     text = str(raised.value)
@@ -207,7 +207,7 @@ def test_what_the_topic_does_not_have(way: int, result: Any) -> None:
 
 
 @pytest.mark.parametrize("way", [0, 1], ids=["callable", "object"])
-def test_one_that_fails(way: int) -> None:
+def test_an_exception_in_a_partitioner_is_a_partition_error(way: int) -> None:
     cause = ZeroDivisionError("no")
     with pytest.raises(
         PartitionError, match="failed for topic 't': ZeroDivisionError: no"
@@ -216,7 +216,7 @@ def test_one_that_fails(way: int) -> None:
     assert raised.value.__cause__ is cause
 
 
-def test_one_that_fails_after_the_record_is_queued(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_in_appended_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     CheckedPartitioner(Own(ValueError("late"))).appended(topic(3), 0, 10, False)
     assert "Own.appended failed" in caplog.text
 
@@ -228,7 +228,7 @@ FNV1A_VECTORS = [
 ]
 
 
-def test_fnv1a_of_views_whose_items_are_not_numbers_from_0_to_255() -> None:
+def test_fnv1a_of_views_with_other_item_formats() -> None:
     view = memoryview(b"\xff\x80")
     assert fnv1a(view.cast("b")) == fnv1a(view)
     assert fnv1a(view.cast("c")) == fnv1a(view)
@@ -243,7 +243,7 @@ def test_fnv1a_with_saramas_sign_rule(data: bytes, hashed: int, count: int) -> N
     assert FNV1A.partition(data, count) == abs(remainder)
 
 
-def test_the_hash_without_a_magnitude() -> None:
+def test_the_magnitude_of_the_smallest_int32() -> None:
     # -2**31 has no counterpart among 32 bit numbers; its remainder has.
     assert magnitude(0x80000000) % 7 == 2
 
@@ -278,7 +278,7 @@ def about(shares: Mapping[int, float]) -> object:
     return pytest.approx(shares, abs=0.05)
 
 
-def test_queues_are_looked_at_again_when_they_have_changed() -> None:
+def test_changed_queue_lengths_are_read_again() -> None:
     loads, queues, where = QueueLoads(), Queues(), topic(2)
     loads.watch(queues)
     queues.are("t", {0: 9})
@@ -296,7 +296,7 @@ def test_partitions_without_a_leader_are_not_drawn() -> None:
     assert shares(loads, topic(4, leaderless=range(4))) == {None: 1}
 
 
-def test_partitions_that_came_or_went_since_the_look() -> None:
+def test_partitions_added_or_removed_since_the_lengths_were_read() -> None:
     loads = loads_of({0: 1, 1: 1})
     assert shares(loads, topic(2)) == {None: 1}
     assert shares(loads, topic(3)) == about({0: 1 / 4, 1: 1 / 4, 2: 2 / 4})
@@ -314,7 +314,7 @@ def looked(loads: QueueLoads, waiting: Iterable[int], *times: float) -> None:
         loads.waiting(list(waiting), now)
 
 
-def test_a_broker_that_takes_nothing_for_too_long_is_avoided() -> None:
+def test_a_broker_that_is_unavailable_for_too_long_is_avoided() -> None:
     loads = QueueLoads(availability_timeout=2)
     looked(loads, [2], 10, 12)
     assert shares(loads, TWO).keys() == {0, 1, 2, 3}
@@ -330,7 +330,7 @@ def test_a_broker_that_takes_nothing_for_too_long_is_avoided() -> None:
         [([2], 10), ([], 500), ([2], 1000)],  # it had nothing to take
     ],
 )
-def test_a_broker_that_takes_or_has_nothing_to_take_is_not_avoided(
+def test_an_available_or_idle_broker_is_not_avoided(
     looks: list[tuple[list[int], float]],
 ) -> None:
     loads = QueueLoads(availability_timeout=2)
@@ -339,13 +339,13 @@ def test_a_broker_that_takes_or_has_nothing_to_take_is_not_avoided(
     assert shares(loads, TWO).keys() == {0, 1, 2, 3}
 
 
-def test_avoiding_all_leaves_it_to_chance() -> None:
+def test_draws_are_uniform_when_all_brokers_are_unavailable() -> None:
     loads = QueueLoads(availability_timeout=2)
     looked(loads, [1, 2], 10, 13)
     assert shares(loads, TWO) == {None: 1}
 
 
-def test_a_load_that_changes_moves_nobody_before_the_batch_is_full() -> None:
+def test_a_changed_load_does_not_switch_partitions_before_the_batch_is_full() -> None:
     loads, queues, where = QueueLoads(), Queues(), topic(50)
     loads.watch(queues)
     chooser = DefaultPartitioner(100, random.Random(3), loads=loads)

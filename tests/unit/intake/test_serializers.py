@@ -49,7 +49,7 @@ def refused(serializers: Serializers, given: ProducerRecord) -> str:
     [None, b"", b"x", bytearray(b"x"), memoryview(b"x"), memoryview(bytearray(4))[1:3]],
     ids=steady_repr,
 )
-def test_what_can_be_sent_goes_through_untouched(data: Any) -> None:
+def test_bytes_like_values_pass_through_unchanged(data: Any) -> None:
     key, value, _ = Serializers().apply(ProducerRecord("t", key=data, value=data))
     assert key is data
     assert value is data
@@ -80,14 +80,16 @@ class WithBytes:
     ],
     ids=lambda data: type(data).__name__,
 )
-def test_what_needs_a_serializer(field: str, data: Any, start: str, advice: str) -> None:
+def test_a_value_that_needs_a_serializer_is_refused_with_advice(
+    field: str, data: Any, start: str, advice: str
+) -> None:
     text = refused(Serializers(), record(field, data))
     assert text.startswith(f"{field} for topic 'flights': {start}")
     assert advice in text
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_released_view(field: str) -> None:
+def test_a_released_view_is_refused(field: str) -> None:
     view = memoryview(b"x")
     view.release()
     with pytest.raises(InvalidRecordError, match=f"^{field} for topic 'flights': .*released"):
@@ -100,7 +102,7 @@ class Labels:
         return b"done"
 
 
-def test_a_serializer_adds_headers_which_are_frozen_afterwards() -> None:
+def test_headers_added_by_a_serializer_are_copied() -> None:
     given = record("value", "v")
     _, value, headers = Serializers(key=Labels(), value=Labels()).apply(given)
     assert value == b"done"
@@ -119,7 +121,7 @@ def test_headers_of_a_serializer_are_checked() -> None:
         Serializers(value=Wrong()).apply(record("value", 1))
 
 
-def test_what_an_error_of_kprods_own_says_stands() -> None:
+def test_kprod_errors_of_a_serializer_are_raised_unchanged() -> None:
     error = KprodTimeoutError("the registry does not answer")
 
     def fail(_: Any) -> bytes:
@@ -131,7 +133,7 @@ def test_what_an_error_of_kprods_own_says_stands() -> None:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_what_serializers_return_is_checked_and_their_errors_are_told(field: str) -> None:
+def test_results_of_serializers_are_checked_and_their_errors_wrapped(field: str) -> None:
     for good in (bytearray(b"x"), memoryview(b"x"), b"", None):
         serialized = Serializers(**{field: lambda _, good=good: good}).apply(record(field, 5))
         assert serialized[FIELDS.index(field)] is good
@@ -142,7 +144,7 @@ def test_what_serializers_return_is_checked_and_their_errors_are_told(field: str
     assert text.startswith(f"{field} for topic 'flights': {field}_serializer failed on int: Type")
 
 
-def test_null_stays_null_and_text_and_json_are_utf_8() -> None:
+def test_null_stays_null_and_text_and_json_become_utf_8() -> None:
     assert {serialize(None) for serialize in NAMED_SERIALIZERS.values()} == {None}
     assert str_serializer("Übergröße") == b"\xc3\x9cbergr\xc3\xb6\xc3\x9fe"
     assert json_serializer({"a": [1, None], "ü": True}) == '{"a":[1,null],"ü":true}'.encode()
@@ -172,7 +174,7 @@ def test_null_stays_null_and_text_and_json_are_utf_8() -> None:
         (float_serializer, numpy.float32(0.5), "3fe0000000000000"),
     ],
 )
-def test_numbers(serializer: Any, number: Any, hexadecimal: str) -> None:
+def test_number_serializers(serializer: Any, number: Any, hexadecimal: str) -> None:
     assert serializer(number) == bytes.fromhex(hexadecimal)
 
 
@@ -193,7 +195,9 @@ NO_NUMBERS: list[Any] = [True, "1", b"1", [1], {}]
     ],
     ids=steady_repr,
 )
-def test_no_numbers(serializer: Any, value: Any, error: type[Exception]) -> None:
+def test_number_serializers_refuse_other_values(
+    serializer: Any, value: Any, error: type[Exception]
+) -> None:
     with pytest.raises(error):
         serializer(value)
 
@@ -202,6 +206,8 @@ def test_no_numbers(serializer: Any, value: Any, error: type[Exception]) -> None
     ("name", "value", "wanted"),
     [("str", 5, "str"), ("int", "5", "int"), ("int32", 2.5, "int"), ("float", [5], "float")],
 )
-def test_an_object_of_another_type_is_refused_by_name(name: str, value: Any, wanted: str) -> None:
+def test_a_named_serializer_refuses_objects_of_other_types(
+    name: str, value: Any, wanted: str
+) -> None:
     text = refused(Serializers(key=name), record("key", value))
     assert text.endswith(f"key_serializer expects {wanted}, got {type(value).__name__}")

@@ -54,7 +54,7 @@ COMPRESSED = {
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
-def test_what_was_compressed_comes_back(name: str) -> None:
+def test_data_is_decompressed_unchanged(name: str) -> None:
     codec, data = COMPRESSED[name]
     assert decompress(codec, data, len(DATA)) == DATA
 
@@ -67,7 +67,7 @@ def test_one_byte_more_than_allowed_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
-def test_a_stream_cut_off_anywhere_is_never_whole(name: str) -> None:
+def test_a_truncated_stream_never_decompresses_to_the_whole(name: str) -> None:
     codec, data = COMPRESSED[name]
     for cut in range(0, len(data), max(1, len(data) // 60)):
         try:
@@ -99,7 +99,7 @@ def test_a_stream_cut_off_anywhere_is_never_whole(name: str) -> None:
         (ZSTD, bytes.fromhex("28b52ffd 00 f8 0100 00")),
     ],
 )
-def test_bytes_of_another_format(codec: int, data: bytes) -> None:
+def test_bytes_of_another_format_are_refused(codec: int, data: bytes) -> None:
     with pytest.raises(CorruptBatch):
         decompress(codec, data, 1 << 20)
 

@@ -31,7 +31,7 @@ def only_batch(data: bytes) -> RecordBatch:
 
 
 @pytest.mark.parametrize("golden", GOLDEN_BATCHES, ids=lambda golden: golden.name)
-def test_captured_batches_hold_the_records_they_are_known_for(golden: GoldenBatch) -> None:
+def test_captured_batches_have_the_expected_records(golden: GoldenBatch) -> None:
     batch = only_batch(golden.data)
     assert batch.crc_ok
     assert batch.size == len(golden.data)
@@ -46,18 +46,18 @@ def test_append_time_is_the_time_of_every_record() -> None:
     assert [record.timestamp for record in batch.records()] == [77, 77]
 
 
-def test_batches_follow_each_other_and_a_cut_off_one_is_left_out() -> None:
+def test_a_truncated_last_batch_is_left_out() -> None:
     first, second = raw_batch([b"a"]), raw_batch([b"b", b"c"], base_offset=1)
     for cut in range(1, len(second)):
         assert [b.base_offset for b in read_batches(first + second[:cut])] == [0]
     assert [b.base_offset for b in read_batches(first + second)] == [0, 1]
 
 
-def test_an_empty_batch_is_a_batch() -> None:
+def test_an_empty_batch_has_no_records() -> None:
     assert list(only_batch(raw_batch([])).records()) == []
 
 
-def test_a_changed_byte_behind_the_crc_is_noticed() -> None:
+def test_a_changed_byte_behind_the_crc_fails_it() -> None:
     data = bytearray(raw_batch([b"value"]))
     for at in range(17, len(data)):
         data[at] ^= 0x10
@@ -76,13 +76,13 @@ def test_a_changed_byte_behind_the_crc_is_noticed() -> None:
         raw_batch(record_count=-1),
     ],
 )
-def test_headers_that_no_batch_has(data: bytes) -> None:
+def test_invalid_batch_headers_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptBatch):
         list(read_batches(data))
 
 
 @pytest.mark.parametrize("length", [14, 48])
-def test_a_batch_that_claims_less_than_a_header(length: int) -> None:
+def test_a_batch_shorter_than_its_header_is_refused(length: int) -> None:
     with pytest.raises(CorruptBatch, match=f"length of {length}"):
         list(read_sets(raw_batch(batch_length=length)))
 
@@ -104,7 +104,7 @@ def test_a_batch_that_claims_less_than_a_header(length: int) -> None:
         varint(13) + b"\0" + b"\xff" * 10 + b"\x01" + b"\0",
     ],
 )
-def test_records_that_are_not_well_formed(payload: bytes) -> None:
+def test_malformed_records_are_refused(payload: bytes) -> None:
     with pytest.raises(CorruptBatch):
         list(only_batch(raw_batch(payload=payload)).records())
 

@@ -58,7 +58,7 @@ def as_if_asked(*partitions: int, topic: str = "t") -> Answer:
         pytest.param(as_if_asked(0, 0), id="one twice"),
     ],
 )
-def test_what_was_not_asked_for_is_passed_by(
+def test_results_for_partitions_not_in_the_request_are_ignored(
     broker: ScriptedBroker, answer: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.next(ApiKey.PRODUCE, answer)
@@ -80,7 +80,7 @@ def garbage(_: ScriptedBroker, heard: Heard) -> bytes:
 
 
 @pytest.mark.parametrize("api", [ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID])
-def test_an_answer_that_cannot_be_read_is_asked_for_again(
+def test_a_request_with_an_unreadable_response_is_sent_again(
     broker: ScriptedBroker, api: ApiKey
 ) -> None:
     broker.next(api, garbage, garbage)
@@ -103,7 +103,7 @@ def modern(broker: ScriptedBroker) -> ScriptedBroker:
     return broker
 
 
-def test_a_topic_whose_id_is_not_told_is_named_by_name(modern: ScriptedBroker) -> None:
+def test_a_topic_without_a_known_id_is_addressed_by_name(modern: ScriptedBroker) -> None:
     modern.cluster.topic_ids.clear()
     rig = rig_of(modern.cluster)
     assert rig.run(rig.queue().succeeded)
@@ -118,7 +118,7 @@ T = told.topic(b"t", [told.partition(0)])
 ONE = told.broker(1)
 
 
-def test_metadata_of_far_more_than_was_asked_is_refused() -> None:
+def test_metadata_with_far_more_than_was_requested_is_refused() -> None:
     half = [told.partition(0, replicas=told.NOBODY)] * (MOST_PARTITIONS // 2 + 1)
     too_many_topics = [T, *(told.topic(b"u", []) for _ in range(MOST_UNASKED + 1))]
     too_many_brokers = [ONE, *map(told.broker, range(2, MOST_BROKERS + 2))]
@@ -133,7 +133,7 @@ def test_metadata_of_far_more_than_was_asked_is_refused() -> None:
     assert len(every.topics) == MOST_UNASKED + 2, "where all were asked for"
 
 
-def test_topics_that_were_not_asked_for_are_not_kept() -> None:
+def test_topics_that_were_not_requested_are_not_kept() -> None:
     """Nobody would ever forget them: what is out of use is what was in use."""
     cluster = ScriptedCluster({"t": [1]})
     broker = cluster.add(1)
@@ -155,7 +155,7 @@ def calls_to_adopt(brokers: int) -> int:
     return calls
 
 
-def test_the_work_for_brokers_is_linear() -> None:
+def test_adopting_brokers_takes_linear_time() -> None:
     assert calls_to_adopt(800) < 5 * calls_to_adopt(200)
 
 
@@ -175,7 +175,7 @@ PRODUCED = {
 
 
 @pytest.mark.parametrize("body", PRODUCED.values(), ids=PRODUCED)
-def test_a_produce_answer_with_far_more_than_was_asked_is_refused(body: bytes) -> None:
+def test_a_produce_response_with_far_more_than_was_requested_is_refused(body: bytes) -> None:
     """For one partition with ten records."""
     with pytest.raises(ProtocolError, match="the most to be expected"):
         decode_produce_response(12, memoryview(body), 1, 10)
@@ -185,7 +185,7 @@ def test_a_produce_answer_with_far_more_than_was_asked_is_refused(body: bytes) -
 @pytest.mark.parametrize(
     "decode", [decode_add_partitions_response, decode_txn_offset_commit_response]
 )
-def test_results_of_more_partitions_than_a_transaction_has(decode: Any) -> None:
+def test_results_for_more_partitions_than_a_transaction_has_are_refused(decode: Any) -> None:
     name = struct.pack(">h", 1) + b"t"
     one = name + struct.pack(">iih", 1, 0, 0)
     two = name + struct.pack(">iihih", 2, 0, 0, 1, 0)
@@ -196,7 +196,7 @@ def test_results_of_more_partitions_than_a_transaction_has(decode: Any) -> None:
         assert len(decode(0, body, 3).results) == 3
 
 
-def test_a_broker_that_sends_without_end_leaves_the_others_their_turn() -> None:
+def test_reading_from_one_broker_is_limited_per_iteration() -> None:
     """What is not read in a turn is read in the next one, whether or not the backend says so."""
     rig = BrokerRig(RawServer(), settings=LONG)
     rig.connect()
@@ -223,7 +223,7 @@ NEEDED = [ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID]
 
 
 @pytest.mark.parametrize("missing", NEEDED)
-def test_a_garbled_handshake_costs_no_record(
+def test_records_wait_while_a_broker_does_not_offer_a_needed_api(
     broker: ScriptedBroker, missing: ApiKey, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig = SenderRig(broker.cluster)
@@ -236,7 +236,7 @@ def test_a_garbled_handshake_costs_no_record(
     assert rig.run(future.succeeded, seconds=5)
 
 
-def test_a_version_that_does_not_fit_the_request_costs_no_record(broker: ScriptedBroker) -> None:
+def test_records_wait_while_no_usable_produce_version_is_offered(broker: ScriptedBroker) -> None:
     rig = SenderRig(broker.cluster)
     broker.offered[ApiKey.PRODUCE] = (13, 13)  # these name topics by ids, and there are none
     rig.know("t")
@@ -250,7 +250,7 @@ def test_a_version_that_does_not_fit_the_request_costs_no_record(broker: Scripte
 @pytest.mark.parametrize(
     "order", ["controller:9093,broker-1:9092", "broker-1:9092,controller:9093"]
 )
-def test_an_address_without_metadata_is_passed_by(
+def test_an_address_without_the_metadata_api_is_skipped(
     broker: ScriptedBroker, order: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = broker.cluster

@@ -25,7 +25,7 @@ from tests.unit.sender.raw_server import RawServer
 # Failures -----------------------------------------------------------------------------------------
 
 
-def test_a_refused_connection_is_backed_off_from_longer_and_longer() -> None:
+def test_the_back_off_grows_with_each_refused_connection() -> None:
     rig = BrokerRig(None)
     delays = []
     for _ in range(7):
@@ -43,7 +43,7 @@ def test_a_refused_connection_is_backed_off_from_longer_and_longer() -> None:
     ("sent", "delays"),
     [(None, [0.05, 0.1, 0.2]), ("answered", [0.05] * 3), ("not answered", [0.05] * 3)],
 )
-def test_a_request_that_succeeds_ends_the_back_off_and_a_handshake_does_not(
+def test_a_successful_request_resets_the_back_off_and_a_handshake_does_not(
     sent: str | None, delays: list[float]
 ) -> None:
     rig = BrokerRig(RawServer())
@@ -81,7 +81,7 @@ class Lends(Noted):
 
 
 @pytest.mark.parametrize("end", ["sent", "the connection is cut", "the transport fails"])
-def test_the_memory_of_what_was_sent_is_free_when_it_ends(end: str) -> None:
+def test_no_view_of_a_request_is_left_when_it_ends(end: str) -> None:
     """Also while its error is kept."""
     rig = BrokerRig(RawServer())
     rig.connect()
@@ -98,7 +98,7 @@ def test_the_memory_of_what_was_sent_is_free_when_it_ends(end: str) -> None:
     assert buffer.lent == 0
 
 
-def test_only_a_loss_that_somebody_misses_is_worth_a_warning(
+def test_only_a_connection_lost_with_unanswered_requests_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -123,7 +123,7 @@ def test_only_a_loss_that_somebody_misses_is_worth_a_warning(
 
 
 @pytest.mark.parametrize("call", ["dial", "advance", "send", "receive", "watch"])
-def test_a_mistake_in_a_transport_is_a_lost_connection(
+def test_an_exception_in_a_transport_is_a_lost_connection(
     call: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig = BrokerRig(RawServer())
@@ -141,7 +141,7 @@ def test_a_mistake_in_a_transport_is_a_lost_connection(
 
 
 @pytest.mark.parametrize("call", ["forget", "close"])
-def test_a_mistake_while_closing_still_fails_what_was_carried(call: str) -> None:
+def test_an_exception_while_closing_still_fails_requests_in_flight(call: str) -> None:
     rig = BrokerRig(RawServer())
     rig.connect()
     request = rig.send()
@@ -190,7 +190,7 @@ def test_the_setup_timeout_covers_the_handshake() -> None:
     assert "no answer to ApiVersions within 10 s of connecting" in str(rig.errors[0])
 
 
-def test_a_connection_that_comes_up_ends_the_growth_of_the_setup_timeout() -> None:
+def test_an_established_connection_resets_the_setup_timeout() -> None:
     server = RawServer(shakes=False)
     rig = BrokerRig(server)
     rig.broker.connect(rig.clock.now)
@@ -206,7 +206,7 @@ def test_a_connection_that_comes_up_ends_the_growth_of_the_setup_timeout() -> No
     assert rig.next_event() == 10
 
 
-def test_a_broker_that_does_not_answer_a_request_is_given_up() -> None:
+def test_an_unanswered_request_closes_the_connection() -> None:
     rig = BrokerRig(RawServer())
     rig.connect()
     rig.clock.advance(100)
@@ -220,7 +220,7 @@ def test_a_broker_that_does_not_answer_a_request_is_given_up() -> None:
     assert rig.metrics.connections_lost == 1
 
 
-def test_a_request_is_not_timed_while_the_network_goes_on_taking_it() -> None:
+def test_the_request_timeout_does_not_run_while_bytes_are_being_written() -> None:
     server = RawServer()
     backend = VirtualBackend(FakeClock(), {("host", 9092): server.accept}, send_chunk=10)
     rig = BrokerRig(server, backend)
@@ -280,7 +280,7 @@ def rig_with(
     return BrokerRig(server, settings=replace(SETTINGS, login=login))
 
 
-def test_logins_do_not_keep_a_connection_that_nobody_uses() -> None:
+def test_repeated_logins_do_not_keep_an_idle_connection_open() -> None:
     """Else none would end where logins are repeated more often than what is idle is closed."""
     server = login_server()
     rig = rig_with(at_once, server)
@@ -295,7 +295,7 @@ def test_logins_do_not_keep_a_connection_that_nobody_uses() -> None:
     assert rig.errors == []
 
 
-def test_requests_of_logins_are_counted_as_their_answers_are() -> None:
+def test_requests_and_responses_of_logins_are_counted() -> None:
     rig = rig_with(at_once, login_server())
     rig.connect()
     traffic = rig.metrics.node(7)
@@ -307,7 +307,7 @@ def test_requests_of_logins_are_counted_as_their_answers_are() -> None:
 
 
 @pytest.mark.parametrize("logins", [0, 1], ids=["the first", "a later one"])
-def test_a_login_that_is_not_worked_out_is_told_as_such(logins: int) -> None:
+def test_the_error_names_a_login_provider_that_does_not_answer(logins: int) -> None:
     left = iter(range(logins))
 
     def start(host: str, wake: Callable[[], None]) -> Steps:

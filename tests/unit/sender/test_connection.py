@@ -55,7 +55,7 @@ def send(connection: BrokerConnection, *exchanges: Noted) -> None:
 # Matching -----------------------------------------------------------------------------------------
 
 
-def test_a_response_to_a_request_that_has_not_left_is_refused() -> None:
+def test_a_response_to_an_unsent_request_is_refused() -> None:
     connection = established()
     request = Noted()
     connection.send(request, NOW)
@@ -67,7 +67,7 @@ def test_a_response_to_a_request_that_has_not_left_is_refused() -> None:
 
 
 @pytest.mark.parametrize("answered", [0, 2, 7], ids=["an earlier", "a later", "none"])
-def test_an_answer_to_another_request_than_the_oldest_is_refused(answered: int) -> None:
+def test_a_response_out_of_order_is_refused(answered: int) -> None:
     connection = established()
     oldest, later = Noted(), Noted()
     send(connection, oldest, later)
@@ -77,7 +77,7 @@ def test_an_answer_to_another_request_than_the_oldest_is_refused(answered: int) 
     assert oldest.ends == later.ends == [("failed", True)]
 
 
-def test_a_response_that_cannot_be_read_leaves_the_request_to_be_failed() -> None:
+def test_a_request_with_an_unreadable_response_fails_when_the_connection_closes() -> None:
     connection = established()
     request = Noted(refuses=True)
     send(connection, request)
@@ -88,7 +88,7 @@ def test_a_response_that_cannot_be_read_leaves_the_request_to_be_failed() -> Non
     assert request.ends == [("failed", True)]
 
 
-def test_what_a_transport_was_offered_may_have_arrived_unless_it_counts_every_byte() -> None:
+def test_requests_offered_to_a_transport_fail_as_possibly_sent() -> None:
     connection = established()
     offered, queued = Noted(), Noted()
     connection.send(offered, NOW)
@@ -123,7 +123,7 @@ def test_a_request_whose_answer_closes_the_connection_ends_once() -> None:
     assert second.ends == [("failed", True)]
 
 
-def test_nothing_is_sent_behind_a_request_that_has_not_left() -> None:
+def test_no_request_is_sent_behind_a_partly_written_one() -> None:
     connection = established()
     connection.send(Noted(b"request"), NOW)
     connection.wrote(6, NOW)
@@ -132,7 +132,7 @@ def test_nothing_is_sent_behind_a_request_that_has_not_left() -> None:
     assert able(connection, NOW)
 
 
-def test_the_buffers_of_a_request_are_written_as_they_are() -> None:
+def test_buffers_of_a_request_are_written_without_a_copy() -> None:
     connection = established()
     records = b"record batch"
     connection.send(Noted(b"header", records), NOW)
@@ -145,7 +145,9 @@ def test_the_buffers_of_a_request_are_written_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("throttle_ms", "seconds"), [(0, 0.0), (-1, 0.0), (5_000, 5.0), (2**31 - 1, 300.0)]
 )
-def test_a_throttled_connection_is_silent_for_as_long(throttle_ms: int, seconds: float) -> None:
+def test_a_throttled_connection_sends_nothing_for_the_throttle_time(
+    throttle_ms: int, seconds: float
+) -> None:
     connection = established()
     send(connection, Noted(throttle_ms=throttle_ms))
     connection.received(answer(1, b""), NOW)
@@ -154,7 +156,7 @@ def test_a_throttled_connection_is_silent_for_as_long(throttle_ms: int, seconds:
     assert able(connection, NOW + seconds)
 
 
-def test_an_old_broker_has_held_back_the_answer_and_wants_no_silence() -> None:
+def test_the_throttle_time_of_an_old_broker_is_ignored() -> None:
     connection = established()
     asked = Noted(throttle_ms=5_000, version_cap=5)
     send(connection, asked)
@@ -163,7 +165,7 @@ def test_an_old_broker_has_held_back_the_answer_and_wants_no_silence() -> None:
     assert able(connection, NOW)
 
 
-def test_the_oldest_request_tells_how_long_the_broker_has_been_silent() -> None:
+def test_the_waiting_time_is_that_of_the_oldest_request() -> None:
     connection = established()
     assert connection.waiting_since() is None
     connection.send(Noted(b"request"), NOW)
@@ -175,7 +177,7 @@ def test_the_oldest_request_tells_how_long_the_broker_has_been_silent() -> None:
     assert connection.waiting_since() == NOW + 3
 
 
-def test_a_silence_the_broker_asked_for_is_not_held_against_it() -> None:
+def test_the_throttle_time_does_not_count_as_waiting_time() -> None:
     connection = established()
     send(connection, Noted(throttle_ms=5_000), Noted())
     connection.received(answer(1, b""), NOW + 1)
@@ -222,7 +224,7 @@ def test_nothing_can_be_sent_before_the_handshake_is_over() -> None:
         pytest.param(offered(0, -5), 0, id="a negative version"),
     ],
 )
-def test_a_broker_is_asked_again_with_the_version_it_names_or_with_0(
+def test_api_versions_is_sent_again_with_the_version_the_broker_names_or_0(
     ranges: bytes, version: int
 ) -> None:
     connection = opened()
@@ -234,7 +236,7 @@ def test_a_broker_is_asked_again_with_the_version_it_names_or_with_0(
     assert connection.established
 
 
-def test_a_broker_that_refuses_every_version_is_given_up() -> None:
+def test_a_broker_that_refuses_every_version_of_api_versions_is_an_error() -> None:
     connection = opened()
     for correlation_id in range(4):
         assert api_and_version(write(connection)) == (ApiKey.API_VERSIONS, 4 - correlation_id)
@@ -317,7 +319,9 @@ def test_nothing_is_sent_before_the_login_is_over() -> None:
 
 
 @pytest.mark.parametrize("mechanisms", [(), ("PLAIN",), tuple(f"M{n}" for n in range(5000))])
-def test_a_list_of_mechanisms_without_ours(mechanisms: tuple[str, ...]) -> None:
+def test_the_error_for_an_unsupported_mechanism_has_a_limited_length(
+    mechanisms: tuple[str, ...],
+) -> None:
     rig = Rig()
     with pytest.raises(SaslAuthenticationError, match="does not offer") as raised:
         rig.shake(error_code=33, mechanisms=mechanisms)
@@ -333,20 +337,20 @@ NOT_THERE = [
 
 
 @pytest.mark.parametrize(("rounds", "body"), NOT_THERE)
-def test_mechanisms_and_messages_that_are_not_there(rounds: int, body: bytes) -> None:
+def test_impossible_sizes_in_login_responses_are_refused(rounds: int, body: bytes) -> None:
     rig = Rig(rounds)
     with pytest.raises(ProtocolError):
         rig.answer(body, tags=b"")
 
 
 @pytest.mark.parametrize("code", [34, 58, -1, 999])
-def test_the_first_message_is_refused(code: int) -> None:
+def test_an_error_code_for_the_sasl_handshake_fails_the_login(code: int) -> None:
     with pytest.raises(SaslAuthenticationError):
         Rig().answer(struct.pack(">hi", code, 0), tags=b"")
 
 
 @pytest.mark.parametrize("code", [31, 34, 58, -1, 999])
-def test_a_message_of_the_login_is_refused(code: int) -> None:
+def test_an_error_code_during_the_login_fails_it_with_a_printable_message(code: int) -> None:
     rig = Rig(rounds=1)
     text = b"no\x1b[31m\nentry" * 200
     message = struct.pack(">hB", code, 0x80 | (len(text) + 1) & 0x7F) + bytes(
@@ -360,13 +364,15 @@ def test_a_message_of_the_login_is_refused(code: int) -> None:
 
 @pytest.mark.parametrize("size", [MAX_FRAME_OF_STRANGERS + 1, 100_000_000, 2**31 - 1, -1, 0])
 @pytest.mark.parametrize("rounds", [0, 1])
-def test_frames_that_are_too_large_before_the_login_is_over(rounds: int, size: int) -> None:
+def test_frames_that_are_too_large_before_the_end_of_the_login_are_refused(
+    rounds: int, size: int
+) -> None:
     """Refused by their size: none of it has to come, and no memory is taken for it."""
     with pytest.raises(ProtocolError, match="a frame of"):
         Rig(rounds).connection.received(struct.pack(">i", size), NOW)
 
 
-def test_a_login_without_an_end() -> None:
+def test_a_login_with_too_many_messages_fails() -> None:
     rig = Rig(rounds=1)
     for _ in range(MOST_ROUNDS - 1):
         rig.go_on(auth_bytes=b"more")
@@ -374,12 +380,12 @@ def test_a_login_without_an_end() -> None:
         rig.go_on(auth_bytes=b"more")
 
 
-def test_an_answer_nobody_asked_for() -> None:
+def test_a_response_without_a_request_is_refused() -> None:
     with pytest.raises(ProtocolError, match="a response to no request"):
         Rig.logged_in().go_on()
 
 
-def test_requests_under_way_stay_so_when_the_login_is_repeated() -> None:
+def test_requests_in_flight_are_answered_when_the_login_is_repeated() -> None:
     """The broker answers in order: first those, then what the login asked (KIP-368)."""
     rig = Rig.logged_in()
     sent = [Noted(), Noted()]
@@ -397,7 +403,7 @@ def test_requests_under_way_stay_so_when_the_login_is_repeated() -> None:
     assert rig.connection.next_change - (NOW + 9) == pytest.approx(9)
 
 
-def test_a_login_that_is_repeated_in_a_silence_is_waited_for_after_it() -> None:
+def test_the_wait_for_a_repeated_login_begins_after_the_throttle_time() -> None:
     rig = Rig.logged_in()
     send(rig.connection, Noted(throttle_ms=60_000))
     rig.answer(b"", NOW)
@@ -405,7 +411,7 @@ def test_a_login_that_is_repeated_in_a_silence_is_waited_for_after_it() -> None:
     assert rig.connection.waiting_since() == NOW + 60
 
 
-def test_a_repeated_login_that_is_refused() -> None:
+def test_a_refused_repeated_login_is_an_authentication_error() -> None:
     rig = Rig.logged_in()
     rig.log_in_again()
     rig.shake(NOW + 9)
@@ -413,7 +419,7 @@ def test_a_repeated_login_that_is_refused() -> None:
         rig.go_on(NOW + 9, error_code=58, error_message="not any more")
 
 
-def test_a_repeated_login_that_comes_too_soon_for_the_broker() -> None:
+def test_a_repeated_login_refused_as_too_early_is_a_lost_connection() -> None:
     """Nobody has refused who we are, nor is the port one without logins."""
     rig = Rig.logged_in()
     rig.log_in_again()
@@ -422,7 +428,7 @@ def test_a_repeated_login_that_comes_too_soon_for_the_broker() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.05, 0.9])
-def test_a_login_is_not_repeated_sooner_than_apache_kafka_takes_one(seconds: float) -> None:
+def test_a_login_is_not_repeated_within_the_minimum_of_apache_kafka(seconds: float) -> None:
     """Its clock begins before our handshake is answered. What is sent meanwhile it would refuse."""
     rig = Rig()
     rig.shake(NOW + 0.3)
@@ -434,7 +440,7 @@ def test_a_login_is_not_repeated_sooner_than_apache_kafka_takes_one(seconds: flo
 
 
 @pytest.mark.parametrize("lifetime", [0, -1, -(2**62), 2**62])
-def test_lifetimes_that_do_not_end(lifetime: int) -> None:
+def test_sessions_with_impossible_lifetimes_do_not_expire(lifetime: int) -> None:
     rig = Rig(rounds=1)
     message = struct.pack(">hBB4sqB", 0, 0, 5, b"done", lifetime, 0)
     rig.answer(message)
@@ -442,7 +448,7 @@ def test_lifetimes_that_do_not_end(lifetime: int) -> None:
     assert able(rig.connection, NOW)
 
 
-def test_a_mistake_of_a_mechanism_is_told_by_its_type() -> None:
+def test_the_error_for_a_failing_mechanism_names_only_the_type() -> None:
     def broken(host: str) -> Any:
         raise RuntimeError("canary")
 

@@ -22,7 +22,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [message for message in caplog.messages if message.startswith("my-client: ")]
 
 
-def test_the_next_ones_are_counted_and_told_after_a_minute(
+def test_repeated_failures_are_counted_and_logged_each_minute(
     log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for second in range(int(INTERVAL) * 3 + 1):
@@ -34,7 +34,7 @@ def test_the_next_ones_are_counted_and_told_after_a_minute(
 TIMEOUT = DeliveryTimeoutError("not acknowledged")
 
 
-def test_more_of_the_same_are_counted_for_a_minute(
+def test_further_failed_records_of_a_topic_are_counted_for_a_minute(
     log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
@@ -44,7 +44,7 @@ def test_more_of_the_same_are_counted_for_a_minute(
     assert told(caplog)[1].endswith("(14 more records in the last 60 s)")
 
 
-def test_so_many_topics_are_remembered(
+def test_each_topic_is_logged_even_beyond_the_number_of_kept_topics(
     log: ConnectionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(KEPT + 1):
@@ -52,7 +52,7 @@ def test_so_many_topics_are_remembered(
     assert len(told(caplog)) == KEPT + 1
 
 
-def test_a_client_that_raises_the_error_of_a_connection_does_not_warn_of_it(
+def test_a_raised_connection_error_is_not_logged_as_well(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with connect(f"127.0.0.1:{free_port()}", 10.0, {}) as client, pytest.raises(ConnectionLost):

@@ -50,7 +50,7 @@ def ready(implicit: bool) -> Dialogue:
 
 
 @BOTH
-def test_a_moment_after_a_transaction_nothing_of_the_next_leaves(implicit: bool) -> None:
+def test_the_next_transaction_waits_a_moment_for_the_markers_of_the_last(implicit: bool) -> None:
     """Its markers are on their way: what comes before them would have to wait for long."""
     dialogue = ready(implicit)
     dialogue.begin(T0)
@@ -69,7 +69,7 @@ def test_a_moment_after_a_transaction_nothing_of_the_next_leaves(implicit: bool)
     assert not pending.ended.is_open
 
 
-def test_a_coordinator_that_moves_on_and_on_is_asked_less_and_less_often() -> None:
+def test_the_back_off_grows_while_the_coordinator_keeps_moving() -> None:
     """Each time it was found, the back-off began anew."""
     dialogue = Dialogue(implicit=True)
     dialogue.transactions.start(Call.INIT)
@@ -110,7 +110,7 @@ class Silent:
         self.asked.append(ask.api)
 
 
-def test_a_coordinator_that_asks_for_silence_is_waited_for() -> None:
+def test_a_throttling_coordinator_is_waited_for() -> None:
     """It was given up, and found again, for as long as the silence lasted."""
     network = Silent(until=5.0)
     dialogue = Dialogue(implicit=True, network=network)
@@ -124,7 +124,7 @@ def test_a_coordinator_that_asks_for_silence_is_waited_for() -> None:
 
 
 @BOTH
-def test_an_empty_transaction_asks_nobody(implicit: bool) -> None:
+def test_an_empty_transaction_sends_no_request(implicit: bool) -> None:
     dialogue = ready(implicit)
     for call in (Call.COMMIT, Call.ABORT):
         dialogue.begin()
@@ -134,7 +134,7 @@ def test_an_empty_transaction_asks_nobody(implicit: bool) -> None:
     assert dialogue.producer.epoch == 0
 
 
-def test_a_broker_that_checks_no_member_commits_for_none() -> None:
+def test_old_brokers_commit_offsets_only_without_member_metadata() -> None:
     """Java: "Broker doesn't support group metadata commit API", before TxnOffsetCommit 3."""
     dialogue = ready(implicit=False)
     dialogue.begin()
@@ -154,7 +154,7 @@ def test_a_broker_that_checks_no_member_commits_for_none() -> None:
 
 
 @pytest.mark.parametrize("sent", [False, True])
-def test_what_was_not_added_needs_no_end(sent: bool) -> None:
+def test_an_abort_without_added_partitions_sends_no_request(sent: bool) -> None:
     dialogue = ready(implicit=False)
     dialogue.transactions.begin()
     dialogue.coordination.admits(T0)
@@ -180,7 +180,7 @@ def test_what_was_not_added_needs_no_end(sent: bool) -> None:
     ],
 )
 @BOTH
-def test_what_a_failed_record_means_for_its_transaction(
+def test_a_failed_record_fails_its_transaction_by_its_error_code(
     implicit: bool, code: int, verdict: type[TransactionError]
 ) -> None:
     dialogue = ready(implicit)
@@ -195,7 +195,7 @@ def test_what_a_failed_record_means_for_its_transaction(
 
 
 @BOTH
-def test_a_group_that_is_refused_during_an_abort_does_not_keep_it_from_ending(
+def test_an_abort_succeeds_although_the_group_coordinator_is_refused(
     implicit: bool,
 ) -> None:
     """Offsets need the group's coordinator; the call times out, and the application aborts."""
@@ -214,7 +214,7 @@ def test_a_group_that_is_refused_during_an_abort_does_not_keep_it_from_ending(
 
 
 @pytest.mark.parametrize("call", [Call.COMMIT, Call.ABORT])
-def test_an_end_that_was_taken_is_told_though_the_next_epoch_is_refused(call: Call) -> None:
+def test_a_completed_transaction_succeeds_although_the_next_epoch_is_refused(call: Call) -> None:
     """The transaction is over; that another producer has taken over since is for later calls."""
     dialogue = ready(implicit=False)
     dialogue.transactions.begin()
@@ -229,7 +229,7 @@ def test_an_end_that_was_taken_is_told_though_the_next_epoch_is_refused(call: Ca
         dialogue.transactions.begin()
 
 
-def test_of_many_refusals_the_one_that_caused_the_others_is_told() -> None:
+def test_the_root_cause_of_several_refused_partitions_is_raised() -> None:
     dialogue = ready(implicit=False)
     dialogue.transactions.begin()
     for number in range(3):
@@ -251,7 +251,9 @@ CODES += [82, 90, 120, 9999]
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("kind", KINDS)
 @BOTH
-def test_every_code_in_every_answer(implicit: bool, kind: ApiKey, code: int, third: bool) -> None:
+def test_every_error_code_in_every_response(
+    implicit: bool, kind: ApiKey, code: int, third: bool
+) -> None:
     """The state after it is what the table says, and after an abort the producer goes on."""
     if implicit and kind in (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN):
         return  # protocol 1 only
@@ -315,7 +317,7 @@ def hear_all(dialogue: Dialogue) -> None:
 @pytest.mark.parametrize(
     "kind", [ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT]
 )
-def test_what_comes_first_in_a_transaction_waits_but_a_moment_for_the_one_before(
+def test_the_first_request_of_a_transaction_is_retried_soon_after_the_last_one(
     kind: ApiKey,
 ) -> None:
     dialogue = asked(kind, implicit=False)
@@ -365,7 +367,7 @@ def test_a_transaction_ended_by_its_coordinator_can_be_aborted_in_protocol_2(cod
 
 @BOTH
 @pytest.mark.parametrize("call", [Call.COMMIT, Call.PREPARE])
-def test_under_another_id_a_producer_begins_as_a_new_one(implicit: bool, call: Call) -> None:
+def test_a_renamed_producer_starts_as_a_new_one(implicit: bool, call: Call) -> None:
     """Nothing of its last transaction is known to be added, and its epoch is not asked for."""
     dialogue = ready(implicit)
     dialogue.begin(T0)
@@ -419,7 +421,7 @@ def told(dialogue: Dialogue, *codes: int, whole: int = 0) -> Reaction | None:
     return dialogue.coordination.take(ask, OffsetsReply(offsets, whole, 0), 0.0)
 
 
-def test_it_is_asked_in_every_state_and_changes_none() -> None:
+def test_offsets_are_fetched_in_every_state_without_changing_it() -> None:
     dialogue = Dialogue(implicit=True)
     question = fetching(dialogue)
     assert dialogue.transactions.under_way
@@ -435,7 +437,7 @@ def test_it_is_asked_in_every_state_and_changes_none() -> None:
 
 
 @pytest.mark.parametrize("found", [False, True], ids=["coordinator", "offsets"])
-def test_a_question_that_is_repeated_lets_the_transaction_go_on(found: bool) -> None:
+def test_a_repeated_offset_fetch_does_not_block_the_transaction(found: bool) -> None:
     """88: its own commit, it may be, is what makes the offset known."""
     dialogue = Dialogue(implicit=True)
     dialogue.initialize()
@@ -452,7 +454,7 @@ def test_a_question_that_is_repeated_lets_the_transaction_go_on(found: bool) -> 
     assert question.found == [FOUND]
 
 
-def test_an_offset_that_may_change_is_none_for_who_does_not_wait() -> None:
+def test_an_unstable_offset_is_an_error_for_a_fetch_that_does_not_wait() -> None:
     dialogue = Dialogue(implicit=True)
     question = OffsetFetch("group", (T0,), waits=False)
     dialogue.transactions.fetch(question)
@@ -460,7 +462,7 @@ def test_an_offset_that_may_change_is_none_for_who_does_not_wait() -> None:
     assert [found.error_code for found in question.found] == [88]
 
 
-def test_a_refusal_ends_the_question_and_nothing_else() -> None:
+def test_a_refused_offset_fetch_does_not_affect_the_transaction() -> None:
     dialogue = Dialogue(implicit=True)
     question = fetching(dialogue)
     assert told(dialogue, whole=30) is None
@@ -470,7 +472,7 @@ def test_a_refusal_ends_the_question_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("state", [State.INITIALIZING, State.IN_TRANSACTION, State.COMMITTING])
-def test_a_refusal_that_comes_after_its_caller_has_gone_ends_nothing(state: State) -> None:
+def test_a_late_refusal_of_an_abandoned_offset_fetch_is_ignored(state: State) -> None:
     """The caller has given up while a broker is fetching for the coordinator of its group."""
     dialogue = Dialogue(implicit=True)
     dialogue.transactions.start(Call.INIT)
@@ -487,7 +489,7 @@ def test_a_refusal_that_comes_after_its_caller_has_gone_ends_nothing(state: Stat
     assert dialogue.transactions.state is state
 
 
-def test_brokers_that_are_too_old_end_the_question() -> None:
+def test_an_offset_fetch_fails_at_brokers_that_are_too_old() -> None:
     dialogue = Dialogue(implicit=True)
     question = fetching(dialogue)
     error = UnsupportedVersionError("OFFSET_FETCH: the broker offers versions 0 to 5")
@@ -495,7 +497,7 @@ def test_brokers_that_are_too_old_end_the_question() -> None:
     assert question.error is error
 
 
-def test_close_ends_those_without_an_answer() -> None:
+def test_close_fails_unanswered_offset_fetches() -> None:
     dialogue = Dialogue(implicit=True)
     question = fetching(dialogue)
     dialogue.transactions.close()
@@ -503,7 +505,7 @@ def test_close_ends_those_without_an_answer() -> None:
     assert not dialogue.transactions.fetches
 
 
-def test_a_sender_that_breaks_off_ends_them() -> None:
+def test_offset_fetches_fail_when_the_sender_ends_with_an_exception() -> None:
     network = MistakenBackend(TcpBackend())
     producer = KafkaProducer(
         bootstrap_servers=f"127.0.0.1:{free_port()}",

@@ -31,7 +31,7 @@ def fill(rig: Accumulating, *numbers: int) -> None:
         rig.append(number, bytes(2000))
 
 
-def test_batches_end_in_the_order_in_which_they_were_taken(rig: Accumulating) -> None:
+def test_batches_are_ordered_by_when_they_were_drained(rig: Accumulating) -> None:
     """The threads that opened two batches may have read the clock in the other order."""
     fill(rig, 0)
     rig.clock.now -= 1.0
@@ -53,7 +53,7 @@ class Growing(PartitionQueue):
         super().close_head()
 
 
-def test_a_batch_that_grew_until_it_was_closed_goes_with_the_next_request(
+def test_a_batch_that_outgrows_the_request_goes_with_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kprod.buffer.accumulator.PartitionQueue", Growing)
@@ -81,7 +81,7 @@ def test_a_batch_that_compressed_worse_than_others_goes_with_the_next_request() 
     assert [partitions(request) for request in requests] == [[1], [2], []]
 
 
-def test_no_partition_is_passed_over_for_ever(rig: Accumulating) -> None:
+def test_partitions_are_drained_fairly(rig: Accumulating) -> None:
     fill(rig, *range(3), *range(3))
     served: Counter[int] = Counter()
     for _ in range(30):
@@ -93,7 +93,7 @@ def test_no_partition_is_passed_over_for_ever(rig: Accumulating) -> None:
     assert min(served.values()) >= 8
 
 
-def test_a_batch_given_up_while_it_was_open_gets_no_more_records() -> None:
+def test_an_expired_open_batch_gets_no_more_records() -> None:
     rig = Accumulating(delivery_timeout=5)
     rig.append(0, b"open")
     rig.look()
@@ -108,7 +108,7 @@ def test_a_batch_given_up_while_it_was_open_gets_no_more_records() -> None:
 LONG = 20.0
 
 
-def test_everything_is_ready_while_somebody_waits_for_memory() -> None:
+def test_all_batches_are_ready_while_a_thread_waits_for_memory() -> None:
     rig = Accumulating(batches=1)
     rig.append()
 
@@ -130,7 +130,7 @@ def test_everything_is_ready_while_somebody_waits_for_memory() -> None:
 
 
 @pytest.mark.parametrize(("attempts", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 8), (9, 8)])
-def test_a_batch_that_failed_backs_off_longer_and_longer(
+def test_the_back_off_of_a_batch_grows_with_its_attempts(
     rig: Accumulating, attempts: int, seconds: float
 ) -> None:
     rig.append(0, bytes(2000))

@@ -27,7 +27,7 @@ from tests.unit.cluster.replies import reply, topic
 SOON = 2.0
 
 
-def test_a_record_queued_without_a_leader_leaves_soon_after_there_is_one() -> None:
+def test_a_record_queued_without_a_leader_is_sent_soon_after_one_is_elected() -> None:
     cluster = ScriptedCluster(topics={"t": [-1]})
     broker = cluster.add(1)
     rig = rig_of(cluster)
@@ -40,7 +40,7 @@ def test_a_record_queued_without_a_leader_leaves_soon_after_there_is_one() -> No
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "told of by the refusal alone"])
-def test_a_leader_named_in_the_refusal_is_used_at_once(*, known: bool) -> None:
+def test_a_leader_named_in_an_error_response_is_used_at_once(*, known: bool) -> None:
     cluster = ScriptedCluster(topics={"t": [1]})
     old = cluster.add(1)
     if known:
@@ -58,7 +58,7 @@ def test_a_leader_named_in_the_refusal_is_used_at_once(*, known: bool) -> None:
     assert old.count(ApiKey.METADATA) <= asked + 1
 
 
-def test_leaders_that_move_together_are_followed_in_one_step() -> None:
+def test_leader_changes_of_one_response_are_applied_together() -> None:
     cluster = ScriptedCluster(topics={"t": [1] * 40})
     old, new = cluster.add(1), cluster.add(2)
     rig = rig_of(cluster)
@@ -88,7 +88,7 @@ class Told(QueueLoads):
             self.nodes.append(set(nodes))
 
 
-def test_the_lengths_of_queues_are_there_to_be_asked_for() -> None:
+def test_queue_lengths_per_partition_are_available() -> None:
     cluster = ScriptedCluster(topics={"t": [1, 1, 1], "other": [1]})
     cluster.add(1)
     told = Told()
@@ -109,7 +109,7 @@ def test_the_lengths_of_queues_are_there_to_be_asked_for() -> None:
     assert rig.sender.partitions.depths("unknown") == {}
 
 
-def test_brokers_that_cannot_take_what_is_ready_are_named() -> None:
+def test_unavailable_brokers_with_ready_batches_are_reported() -> None:
     cluster = ScriptedCluster(topics={"t": [1, 2, 3]})
     for node in (1, 2, 3):
         cluster.add(node)
@@ -153,7 +153,7 @@ def lost_with_the_topic(broker: ScriptedBroker, heard: Heard) -> bytes:
 
 
 @pytest.mark.parametrize("code", SEQUENCE)
-def test_a_new_topic_that_wants_to_begin_at_zero_is_served_so(
+def test_a_recreated_topic_that_refuses_the_sequence_starts_at_zero(
     modern: ScriptedBroker, code: int
 ) -> None:
     """Brokers before Kafka 2.5 do."""
@@ -166,7 +166,7 @@ def test_a_new_topic_that_wants_to_begin_at_zero_is_served_so(
     assert (batch.producer_epoch, batch.base_sequence) == (1, 0)
 
 
-def test_what_a_new_topic_refuses_may_be_in_the_deleted_one(modern: ScriptedBroker) -> None:
+def test_a_batch_refused_by_a_recreated_topic_may_be_persisted(modern: ScriptedBroker) -> None:
     rig = rig_of(modern.cluster)
     assert rig.run(rig.queue(b"before").succeeded)
     modern.next(ApiKey.PRODUCE, lost_with_the_topic, ScriptedBroker.usual, refuse(45))
@@ -176,7 +176,7 @@ def test_what_a_new_topic_refuses_may_be_in_the_deleted_one(modern: ScriptedBrok
     assert rig.run(rig.queue(b"later").succeeded)
 
 
-def test_a_hint_at_the_leader_of_the_deleted_topic_is_not_taken() -> None:
+def test_a_leader_hint_for_a_deleted_topic_is_ignored() -> None:
     """Its epoch is above those of the new topic, so no later answer would correct it."""
     broker = ScriptedCluster(topics={"t": [1]}, topic_ids={"t": FIRST}).add(1)
     broker.cluster.add(2)
@@ -203,7 +203,7 @@ def test_a_hint_at_the_leader_of_the_deleted_topic_is_not_taken() -> None:
 SECONDS = 30
 
 
-def test_records_for_a_deleted_topic_fail_when_their_time_is_up_and_say_why() -> None:
+def test_records_for_a_deleted_topic_time_out_with_the_error_of_the_broker() -> None:
     cluster = ScriptedCluster(topics={"t": [1], "other": [1]})
     broker = cluster.add(1)
     rig = SenderRig(cluster, delivery_timeout_ms=SECONDS * 1000, request_timeout_ms=1000)

@@ -110,7 +110,7 @@ class NetworkRig:
 # Who is asked -------------------------------------------------------------------------------------
 
 
-def test_the_broker_with_the_fewest_requests_is_asked() -> None:
+def test_the_broker_with_the_fewest_requests_is_chosen() -> None:
     rig = NetworkRig("one", "two")
     rig.adopt(one=1, two=2)
     rig.connect(1)
@@ -121,9 +121,7 @@ def test_the_broker_with_the_fewest_requests_is_asked() -> None:
 
 @pytest.mark.parametrize("idle", [True, False], ids=["idle", "busy"])
 @pytest.mark.parametrize("known", [True, False], ids=["too old for it", "no version for it"])
-def test_a_request_that_the_broker_is_too_old_for_costs_no_other_its_answer(
-    *, known: bool, idle: bool
-) -> None:
+def test_a_request_that_the_broker_is_too_old_for_fails_alone(*, known: bool, idle: bool) -> None:
     rig = NetworkRig("boot")
     node = rig.connect_any()
     before = [] if idle else [rig.send(node)]
@@ -139,7 +137,7 @@ def test_a_request_that_the_broker_is_too_old_for_costs_no_other_its_answer(
         assert request.ends == [("answered", b"fine")]
 
 
-def test_a_request_that_cannot_be_written_breaks_off_the_turn_and_leaves_the_connection() -> None:
+def test_an_encoding_error_is_raised_and_the_connection_stays_usable() -> None:
     rig = NetworkRig("boot")
     node = rig.connect_any()
     before = rig.send(node)
@@ -167,7 +165,7 @@ def wait_for_any(rig: NetworkRig) -> int:
 
 
 @pytest.mark.parametrize("silent", [0, 1, 2])
-def test_a_broker_that_does_not_shake_hands_is_not_waited_for_long(silent: int) -> None:
+def test_another_address_is_tried_soon_when_a_handshake_is_not_answered(silent: int) -> None:
     hosts = ["boot-1", "boot-2", "boot-3"]
     rig = NetworkRig(*hosts, bootstrap=hosts)
     for host in hosts[:silent]:
@@ -179,7 +177,7 @@ def test_a_broker_that_does_not_shake_hands_is_not_waited_for_long(silent: int) 
     assert rig.errors == [], "nobody was given up"
 
 
-def test_another_broker_is_asked_when_those_connected_stay_busy() -> None:
+def test_another_broker_is_connected_when_the_connected_ones_stay_busy() -> None:
     rig = NetworkRig("one", "two")
     rig.adopt(one=1, two=2)
     rig.connect(1)
@@ -190,7 +188,7 @@ def test_another_broker_is_asked_when_those_connected_stay_busy() -> None:
     assert rig.clock.now - started == pytest.approx(PATIENCE)
 
 
-def test_a_second_connection_to_the_same_address_is_of_no_use() -> None:
+def test_no_second_connection_to_the_same_address_is_opened() -> None:
     rig = NetworkRig("one", bootstrap=["one"])
     rig.adopt(one=1)
     rig.connect(1)
@@ -212,7 +210,7 @@ def search(rig: NetworkRig, seconds: float) -> int:
     return turns
 
 
-def test_looks_in_vain_delay_no_attempt() -> None:
+def test_polling_for_a_usable_broker_does_not_delay_the_next_attempt() -> None:
     rig = NetworkRig(bootstrap=["dead"])
     for _ in range(2 * MOST_TRIES):
         assert rig.any_usable() is None
@@ -222,7 +220,7 @@ def test_looks_in_vain_delay_no_attempt() -> None:
     assert len(rig.errors) > 1, "the back-off is 0.05 s"
 
 
-def test_the_error_of_an_earlier_connection_is_no_trouble() -> None:
+def test_a_new_connection_clears_the_error_of_an_earlier_one() -> None:
     rig = NetworkRig("one")
     rig.adopt(one=1)
     accept = rig.listeners.pop(("one", 9092))
@@ -237,7 +235,7 @@ def test_the_error_of_an_earlier_connection_is_no_trouble() -> None:
     assert broker.trouble(rig.clock.now) is None
 
 
-def test_a_long_list_of_brokers_that_refuse_is_tried_at_a_bounded_pace() -> None:
+def test_connection_attempts_to_many_refusing_brokers_are_rate_limited() -> None:
     """The list is a peer's: its length must not set how many connections are tried, and where."""
     rig = NetworkRig(bootstrap=["dead"])
     rig.adopt(**{f"gone-{number}": number for number in range(3000)})
@@ -247,7 +245,7 @@ def test_a_long_list_of_brokers_that_refuse_is_tried_at_a_bounded_pace() -> None
     assert len({str(error).split(":")[0] for error in rig.errors}) == len(rig.errors)
 
 
-def test_the_bootstrap_addresses_are_tried_beside_many_brokers_that_are_gone() -> None:
+def test_bootstrap_addresses_are_tried_besides_many_unreachable_brokers() -> None:
     rig = NetworkRig("boot")
     rig.adopt(**{f"gone-{number}": number for number in range(50)})
     search(rig, seconds=60)
@@ -255,7 +253,7 @@ def test_the_bootstrap_addresses_are_tried_beside_many_brokers_that_are_gone() -
     assert len(rig.errors) <= 50
 
 
-def test_brokers_that_left_are_counted_in_the_sums_alone() -> None:
+def test_removed_brokers_are_counted_in_the_totals_only() -> None:
     rig = NetworkRig("one", "two", "three")
     rig.adopt(one=1, two=2)
     rig.connect(1)
@@ -275,7 +273,7 @@ def test_brokers_that_left_are_counted_in_the_sums_alone() -> None:
 # Who is kept --------------------------------------------------------------------------------------
 
 
-def test_a_bootstrap_connection_is_kept_for_the_broker_it_reached() -> None:
+def test_a_bootstrap_connection_is_reused_for_the_broker_it_reached() -> None:
     rig = NetworkRig("boot")
     node = rig.connect_any()
     rig.send(node)
@@ -286,7 +284,7 @@ def test_a_bootstrap_connection_is_kept_for_the_broker_it_reached() -> None:
     assert len(rig.servers["boot"].ends) == 1
 
 
-def test_a_bootstrap_connection_ends_once_a_real_broker_can_be_asked() -> None:
+def test_a_bootstrap_connection_is_closed_once_a_broker_is_connected() -> None:
     rig = NetworkRig("boot", "one")
     rig.connect_any()
     rig.adopt(one=1)
@@ -297,7 +295,7 @@ def test_a_bootstrap_connection_ends_once_a_real_broker_can_be_asked() -> None:
     assert (rig.connections("boot"), rig.connections("one")) == (0, 1)
 
 
-def test_the_bootstrap_addresses_are_tried_again_when_every_broker_is_gone() -> None:
+def test_bootstrap_addresses_are_tried_again_when_no_broker_is_reachable() -> None:
     rig = NetworkRig("boot", "one")
     rig.connect_any()
     rig.adopt(one=1)
@@ -312,7 +310,7 @@ def test_the_bootstrap_addresses_are_tried_again_when_every_broker_is_gone() -> 
 
 
 @pytest.mark.parametrize("hosts", [{"other": 2}, {"other": 1}], ids=["left", "moved"])
-def test_a_request_to_a_broker_that_is_let_go_still_gets_its_answer(hosts: dict[str, int]) -> None:
+def test_a_request_to_a_removed_broker_still_gets_its_answer(hosts: dict[str, int]) -> None:
     rig = NetworkRig("one", "other")
     rig.adopt(one=1)
     rig.connect(1)
@@ -327,7 +325,7 @@ def test_a_request_to_a_broker_that_is_let_go_still_gets_its_answer(hosts: dict[
     assert rig.connections("one") == 0
 
 
-def test_only_a_caller_is_eager_and_only_for_an_answer() -> None:
+def test_only_a_waiting_caller_polls_eagerly_and_only_for_an_answer() -> None:
     """The backend is told before each wait, as the network stood when it was looked at last."""
     rig = NetworkRig("boot")
     node = rig.connect_any()
@@ -383,7 +381,7 @@ class MovedCluster:
         return 7 in self.rig.sender.metadata.snapshot.brokers
 
 
-def test_brokers_that_tell_nothing_are_left_after_a_while() -> None:
+def test_brokers_without_metadata_are_abandoned_after_the_trigger_time() -> None:
     moved = MovedCluster()
     moved.one.next(ApiKey.METADATA, *[no_brokers()] * 1000)
     assert not moved.rig.run(moved.found, seconds=TRIGGER - 1)
@@ -392,7 +390,7 @@ def test_brokers_that_tell_nothing_are_left_after_a_while() -> None:
     assert moved.new.values("t") == [b"later"]
 
 
-def test_another_cluster_behind_the_same_address_is_warned_of(
+def test_a_change_of_the_cluster_id_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     moved = MovedCluster(client_id="orders")
@@ -408,21 +406,21 @@ def test_another_cluster_behind_the_same_address_is_warned_of(
 
 
 @pytest.mark.parametrize("error", [0, 129])
-def test_without_that_strategy_the_known_brokers_are_kept(error: int) -> None:
+def test_without_the_rebootstrap_strategy_known_brokers_are_kept(error: int) -> None:
     moved = MovedCluster(metadata_recovery_strategy="none")
     moved.one.next(ApiKey.METADATA, *[no_brokers(error)] * 1000)
     assert not moved.rig.run(moved.found, seconds=5 * TRIGGER)
 
 
 @pytest.mark.parametrize(("strategy", "found"), [("rebootstrap", True), ("none", False)])
-def test_brokers_that_cannot_be_reached_are_not_waited_for(strategy: str, *, found: bool) -> None:
+def test_unreachable_brokers_cause_a_rebootstrap_at_once(strategy: str, *, found: bool) -> None:
     moved = MovedCluster(metadata_recovery_strategy=strategy)
     del moved.old.listeners["old", 9092]
     moved.rig.backend.connections[0].cut()
     assert moved.rig.run(moved.found, seconds=5) == found
 
 
-def test_what_was_on_its_way_is_sent_again() -> None:
+def test_records_in_flight_are_resent_to_the_new_cluster() -> None:
     moved = MovedCluster()
     moved.one.next(ApiKey.PRODUCE, *[silence] * 1000)
     future = moved.rig.queue(b"on its way")
@@ -433,7 +431,7 @@ def test_what_was_on_its_way_is_sent_again() -> None:
     assert moved.new.values("t") == [b"on its way"]
 
 
-def test_an_answer_ends_the_count() -> None:
+def test_a_usable_answer_resets_the_rebootstrap_timer() -> None:
     moved = MovedCluster(metadata_max_age_ms=1_000)
     for _ in range(5):
         moved.one.next(ApiKey.METADATA, *[no_brokers()] * 10)  # for some seconds
@@ -453,7 +451,7 @@ def _knows(rig: SenderRig, node_id: int) -> bool:
     return node_id in rig.sender.metadata.snapshot.brokers
 
 
-def test_leaders_with_ever_new_ids_leave_nothing_behind() -> None:
+def test_replaced_brokers_are_freed() -> None:
     """As behind agents that are replaced every few minutes, for weeks."""
     before = count(Broker)
     cluster = ScriptedCluster(topics={"t": [1]})

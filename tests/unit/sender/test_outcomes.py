@@ -29,7 +29,7 @@ def all_memory_is_free(rig: SenderRig) -> bool:
     return pool.available == pool.total
 
 
-def test_a_record_is_not_finished_before_it_was_told_of(broker: ScriptedBroker) -> None:
+def test_the_sender_is_not_finished_before_callbacks_have_run(broker: ScriptedBroker) -> None:
     rig = rig_of(broker.cluster)
     finished: list[bool] = []
     broker.next(ApiKey.PRODUCE, ScriptedBroker.usual, refuse(87))
@@ -40,7 +40,7 @@ def test_a_record_is_not_finished_before_it_was_told_of(broker: ScriptedBroker) 
     assert rig.sender.finished
 
 
-def test_a_retry_is_the_same_batch_to_the_byte(broker: ScriptedBroker) -> None:
+def test_a_retry_sends_identical_bytes(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.PRODUCE, refuse(7), cut, refuse(19))
     rig = rig_of(broker.cluster)
     assert rig.run(rig.queue().succeeded)
@@ -50,7 +50,7 @@ def test_a_retry_is_the_same_batch_to_the_byte(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_retries_leave_one_by_one_in_the_order_of_first_leaving(
+def test_retries_are_sent_one_by_one_in_the_original_order(
     broker: ScriptedBroker, mode: str
 ) -> None:
     patient: dict[str, Any] = {"request_timeout_ms": 600_000, "delivery_timeout_ms": 900_000}
@@ -81,7 +81,7 @@ def test_retries_leave_one_by_one_in_the_order_of_first_leaving(
 # Out of time --------------------------------------------------------------------------------------
 
 
-def test_a_record_that_never_left_fails_in_time_and_is_not_stored(broker: ScriptedBroker) -> None:
+def test_an_unsent_record_times_out_as_not_persisted(broker: ScriptedBroker) -> None:
     rig = rig_of(broker.cluster, delivery_timeout_ms=40_000)
     broker.cluster.topics["t"] = [-1]
     rig.sender.metadata.request_update()
@@ -99,7 +99,7 @@ def test_a_record_that_never_left_fails_in_time_and_is_not_stored(broker: Script
     assert all_memory_is_free(rig)
 
 
-def test_a_record_on_the_wire_fails_in_time_and_may_be_stored(broker: ScriptedBroker) -> None:
+def test_a_record_in_flight_times_out_as_maybe_persisted(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.PRODUCE, *[silence] * 5)
     rig = rig_of(broker.cluster, delivery_timeout_ms=40_000)
     started = rig.clock.now
@@ -162,7 +162,7 @@ LAST = 2**31 - 1
 @pytest.mark.parametrize(
     "sequences", [(7, 8, 9), (LAST - 1, LAST, 0), (LAST, 0, 1)], ids=["few", "last", "first"]
 )
-def test_a_repetition_that_is_recognised_proves_what_was_sent_before_it(
+def test_a_recognised_duplicate_proves_that_earlier_batches_are_stored(
     broker: ScriptedBroker, sequences: tuple[int, int, int]
 ) -> None:
     """Sequences go round after the largest."""
@@ -181,7 +181,7 @@ def test_a_repetition_that_is_recognised_proves_what_was_sent_before_it(
 
 @pytest.mark.parametrize("sequence", [7, LAST - 1, LAST])
 @pytest.mark.parametrize("answer", [recognise(2), recognise(0), refuse(DUPLICATE)])
-def test_an_offset_too_low_for_what_was_sent_before_proves_nothing(
+def test_a_duplicate_at_too_low_an_offset_proves_nothing_of_earlier_batches(
     broker: ScriptedBroker, answer: Answer, sequence: int
 ) -> None:
     """The log was cut short and takes any batch for the first; or the offset is not told."""
@@ -192,7 +192,7 @@ def test_an_offset_too_low_for_what_was_sent_before_proves_nothing(
     assert first.exception.persisted is Persisted.MAYBE
 
 
-def test_a_batch_that_was_overtaken_is_proved_by_none() -> None:
+def test_an_overtaken_batch_is_not_provable() -> None:
     """A log that began with the second batch has a gap where the first would be."""
     rig = Accumulating(batches=100)
     rig.number_from(0)
@@ -292,7 +292,7 @@ def rows() -> list[Any]:
 
 
 @pytest.mark.parametrize(("mode", "code", "row"), rows())
-def test_one_such_answer(broker: ScriptedBroker, mode: str, code: int, row: Row) -> None:
+def test_one_error_response(broker: ScriptedBroker, mode: str, code: int, row: Row) -> None:
     rig = rig_of(broker.cluster, **MODES[mode])
     broker.next(ApiKey.PRODUCE, refuse(code))
     asked = broker.count(ApiKey.METADATA)
@@ -311,7 +311,7 @@ def test_one_such_answer(broker: ScriptedBroker, mode: str, code: int, row: Row)
 
 
 @pytest.mark.parametrize(("mode", "code", "row"), rows())
-def test_nothing_but_such_answers(broker: ScriptedBroker, mode: str, code: int, row: Row) -> None:
+def test_repeated_error_responses(broker: ScriptedBroker, mode: str, code: int, row: Row) -> None:
     rig = rig_of(broker.cluster, **MODES[mode], retries=2)
     broker.next(ApiKey.PRODUCE, *[refuse(code)] * 10)
     futures = [rig.queue(b"a"), rig.queue(b"b")]
@@ -331,7 +331,7 @@ def test_nothing_but_such_answers(broker: ScriptedBroker, mode: str, code: int, 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_stored_at_an_offset_that_is_not_told(broker: ScriptedBroker, mode: str) -> None:
+def test_a_success_without_an_offset_has_offset_minus_1(broker: ScriptedBroker, mode: str) -> None:
     broker.next(ApiKey.PRODUCE, refuse(0))
     rig = rig_of(broker.cluster, **MODES[mode])
     future = rig.queue()
@@ -343,9 +343,7 @@ def test_stored_at_an_offset_that_is_not_told(broker: ScriptedBroker, mode: str)
 
 
 @pytest.mark.parametrize("first", [cut, refuse(7), refuse(19)])
-def test_a_duplicate_is_a_success_when_it_was_sent_before(
-    broker: ScriptedBroker, first: Answer
-) -> None:
+def test_a_duplicate_error_for_a_retry_is_a_success(broker: ScriptedBroker, first: Answer) -> None:
     broker.next(ApiKey.PRODUCE, first, refuse(46))
     rig = rig_of(broker.cluster)
     future = rig.queue()
@@ -353,7 +351,7 @@ def test_a_duplicate_is_a_success_when_it_was_sent_before(
     assert future.get(0).offset == -1
 
 
-def test_a_duplicate_that_was_never_sent_before_is_a_loud_failure(
+def test_a_duplicate_error_for_a_first_attempt_fails_and_is_logged(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.next(ApiKey.PRODUCE, refuse(46))
@@ -367,7 +365,7 @@ def test_a_duplicate_that_was_never_sent_before_is_a_loud_failure(
 
 
 @pytest.mark.parametrize("code", FATAL)
-def test_a_refusal_of_the_producer_itself_ends_it(broker: ScriptedBroker, code: int) -> None:
+def test_a_fatal_error_code_ends_the_producer(broker: ScriptedBroker, code: int) -> None:
     rig = rig_of(broker.cluster)
     assert rig.run(rig.queue(b"before").succeeded)
     broker.next(ApiKey.PRODUCE, refuse(code))
@@ -384,7 +382,7 @@ def test_a_refusal_of_the_producer_itself_ends_it(broker: ScriptedBroker, code: 
     assert broker.cluster.values("t") == [b"before"]
 
 
-def test_halves_of_a_batch_may_be_tried_as_often_as_the_whole(broker: ScriptedBroker) -> None:
+def test_halves_of_a_split_batch_have_all_retries_again(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.PRODUCE, refuse(19), refuse(19), refuse(10), refuse(19), refuse(19))
     rig = rig_of(broker.cluster, retries=2)
     futures = [rig.queue(b"a"), rig.queue(b"b")]
@@ -397,7 +395,7 @@ def test_halves_of_a_batch_may_be_tried_as_often_as_the_whole(broker: ScriptedBr
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("code", [32, 87])
-def test_only_the_records_that_are_to_blame_are_told_so(
+def test_only_invalid_records_of_a_batch_get_the_error_of_the_broker(
     broker: ScriptedBroker, mode: str, code: int
 ) -> None:
     broker.next(ApiKey.PRODUCE, refuse(code, records={1: "too old", 3: None}))
@@ -425,7 +423,7 @@ def test_only_the_records_that_are_to_blame_are_told_so(
     assert rig.sender.finished
 
 
-def test_what_is_said_of_records_is_made_safe_to_print(broker: ScriptedBroker) -> None:
+def test_error_messages_of_the_broker_are_made_printable(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.PRODUCE, refuse(87, records={0: "\x1b[31m" + "x" * 5000}))
     rig = rig_of(broker.cluster)
     future = rig.queue()

@@ -18,7 +18,7 @@ def identity(producer_id: int = 9, epoch: int = 3, error: int = 0) -> Answer:
     return telling(error_code=error, producer_id=producer_id, producer_epoch=epoch)
 
 
-def test_batches_carry_the_id_that_was_given(broker: ScriptedBroker) -> None:
+def test_batches_carry_the_assigned_producer_id(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.INIT_PRODUCER_ID, identity(9, 3))
     rig = rig_of(broker.cluster)
     assert rig.run(rig.queue().succeeded)
@@ -27,9 +27,7 @@ def test_batches_carry_the_id_that_was_given(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.parametrize("code", [7, 14, 15, 16, 41, 51, -1, 42, 47, 60])
-def test_a_passing_refusal_is_followed_by_another_question(
-    broker: ScriptedBroker, code: int
-) -> None:
+def test_a_transient_refusal_is_retried_with_back_off(broker: ScriptedBroker, code: int) -> None:
     broker.next(ApiKey.INIT_PRODUCER_ID, *[identity(-1, -1, code)] * 3)
     rig = rig_of(broker.cluster)
     started = rig.clock.now
@@ -38,7 +36,7 @@ def test_a_passing_refusal_is_followed_by_another_question(
     assert 0.5 < rig.clock.now - started < 1, "100, 200 and 400 ms, a fifth more or less"
 
 
-def test_the_reason_why_there_is_no_id_is_told_once_and_with_the_record(
+def test_the_reason_for_a_missing_id_is_logged_once_and_in_the_record_error(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.next(ApiKey.INIT_PRODUCER_ID, *[identity(-1, -1, 42)] * 200)
@@ -53,7 +51,7 @@ def test_the_reason_why_there_is_no_id_is_told_once_and_with_the_record(
 
 
 @pytest.mark.parametrize("code", [29, 31, 53, 90])
-def test_a_refusal_for_good_fails_what_is_queued_and_what_comes(
+def test_a_permanent_refusal_fails_queued_and_later_records(
     broker: ScriptedBroker, code: int
 ) -> None:
     broker.next(ApiKey.INIT_PRODUCER_ID, identity(-1, -1, code))
@@ -70,7 +68,7 @@ def test_a_refusal_for_good_fails_what_is_queued_and_what_comes(
 
 
 @pytest.mark.parametrize("garbage", [(-1, -1), (-1, 0), (7, -1), (-5, 3)])
-def test_an_id_that_cannot_be_is_not_used(broker: ScriptedBroker, garbage: tuple[int, int]) -> None:
+def test_an_invalid_id_is_not_used(broker: ScriptedBroker, garbage: tuple[int, int]) -> None:
     broker.next(ApiKey.INIT_PRODUCER_ID, identity(*garbage))
     rig = rig_of(broker.cluster)
     future = rig.queue()

@@ -55,7 +55,7 @@ def test_an_owner_that_is_due_again_at_once_waits_for_the_next_call() -> None:
         max_size=60,
     )
 )
-def test_it_does_what_a_table_of_times_does(steps: list[tuple[int, float]]) -> None:
+def test_deadlines_match_a_simple_table_of_times(steps: list[tuple[int, float]]) -> None:
     """-1 stands for firing at a time; else the owner of that number gets a deadline."""
     deadlines = Deadlines()
     owners = [Owner(deadlines) for _ in range(6)]
@@ -84,19 +84,19 @@ def turns_in(rig: SenderRig, seconds: float) -> int:
     return rig.turns - before
 
 
-def test_an_idle_sender_looks_around_once_in_a_while(broker: ScriptedBroker) -> None:
+def test_an_idle_sender_rarely_wakes(broker: ScriptedBroker) -> None:
     rig = rig_of(broker.cluster, metadata_max_age_ms=300_000, connections_max_idle_ms=540_000)
     assert rig.run(rig.queue().succeeded)
     assert turns_in(rig, 3600) < 150
 
 
-def test_a_producer_that_was_never_used_does_nothing(broker: ScriptedBroker) -> None:
+def test_an_unused_producer_rarely_wakes_and_never_connects(broker: ScriptedBroker) -> None:
     rig = SenderRig(broker.cluster)
     assert turns_in(rig, 3600) < 50
     assert broker.connections == 0
 
 
-def test_an_idle_connection_is_closed_and_made_again_when_needed(broker: ScriptedBroker) -> None:
+def test_an_idle_connection_is_closed_and_reopened_when_needed(broker: ScriptedBroker) -> None:
     rig = rig_of(broker.cluster, connections_max_idle_ms=5_000)
     assert rig.run(rig.queue().succeeded)
     rig.run(lambda: not rig.backend.connections, seconds=10)
@@ -106,7 +106,7 @@ def test_an_idle_connection_is_closed_and_made_again_when_needed(broker: Scripte
     assert rig.metrics.connections_lost == 0
 
 
-def test_idle_connections_that_are_lost_again_and_again_are_told_of(
+def test_repeatedly_lost_idle_connections_are_logged_once(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig = rig_of(broker.cluster)
@@ -119,7 +119,7 @@ def test_idle_connections_that_are_lost_again_and_again_are_told_of(
         assert told == (0 if lost == 1 else 1), "one alone is not told, nor are they all"
 
 
-def test_what_a_broken_connection_carried_waits_for_no_more_than_the_next_one(
+def test_records_of_a_broken_connection_are_resent_as_soon_as_it_is_reopened(
     broker: ScriptedBroker,
 ) -> None:
     rig = rig_of(broker.cluster, reconnect_backoff_ms=50, retry_backoff_ms=1000)
@@ -130,14 +130,14 @@ def test_what_a_broken_connection_carried_waits_for_no_more_than_the_next_one(
     assert rig.clock.now - started < 20 * 0.07
 
 
-def test_a_silent_broker_costs_a_turn_per_time_limit(broker: ScriptedBroker) -> None:
+def test_a_silent_broker_wakes_the_sender_only_at_timeouts(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.PRODUCE, *[silence] * 100)
     rig = rig_of(broker.cluster, delivery_timeout_ms=900_000, request_timeout_ms=30_000)
     rig.queue()
     assert turns_in(rig, 600) < 20 * 20
 
 
-def test_a_long_silence_is_told_in_the_log_and_by_the_records_that_wait(
+def test_a_long_throttle_time_is_in_the_log_and_the_errors_of_waiting_records(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig = rig_of(broker.cluster, delivery_timeout_ms=60_000)

@@ -102,7 +102,9 @@ def until(condition: Callable[[], object]) -> None:
         threading.Event().wait(0.001)
 
 
-def test_a_turn_that_breaks_off_ends_the_producer(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_in_the_sender_loop_ends_the_producer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Records end in what is known of them; all errors and one line of the log have the cause."""
     running = Running()
     futures = running.one_on_wire_and_one_queued()
@@ -152,7 +154,7 @@ def test_a_log_handler_that_raises_does_not_end_the_thread(running: Running) -> 
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_the_end_takes_each_of_its_steps_even_if_some_fail() -> None:
+def test_shutdown_takes_each_step_even_if_some_fail() -> None:
     """What broke off the iteration, a lack of memory say, breaks off some of these steps, too."""
     clock = ScarceClock()
     running = Running(clock)
@@ -190,7 +192,7 @@ def one_sent_and_three_queued(**options: Any) -> tuple[SenderRig, list[FutureRec
     return rig, futures + [rig.queue(partition=number) for number in range(1, 4)]
 
 
-def test_what_a_sender_leaves_that_does_not_end_is_told_as_far_as_it_is_known() -> None:
+def test_disowning_during_an_abort_reports_what_is_known_of_each_record() -> None:
     """It has taken everything out of the queues, and is slow to tell of it."""
     rig, futures = one_sent_and_three_queued()
     closed = TakesLong("closed")
@@ -202,7 +204,7 @@ def test_what_a_sender_leaves_that_does_not_end_is_told_as_far_as_it_is_known() 
     assert rig.sender.accumulator.pool.available == rig.sender.accumulator.pool.total
 
 
-def test_what_a_sender_may_still_send_is_not_said_to_be_lost() -> None:
+def test_disowned_records_are_reported_as_maybe_persisted() -> None:
     rig, futures = one_sent_and_three_queued()
     rig.sender.disown(CLOSED)
     assert {error_of(future).persisted for future in futures} == {Persisted.MAYBE}
@@ -212,7 +214,7 @@ def test_what_a_sender_may_still_send_is_not_said_to_be_lost() -> None:
     assert counted == (0, 4), "those who were told are counted once"
 
 
-def test_a_signal_while_records_are_told_of_runs_no_callback_twice() -> None:
+def test_a_signal_during_disown_runs_no_callback_twice() -> None:
     """The handler raises in the closing thread, as soon as the callbacks are in their queue."""
 
     def interrupt(_frame: object, event: str, called: object) -> None:
@@ -268,7 +270,7 @@ class Mistaken:
         raise self.broken_by
 
 
-def test_a_caller_does_not_wait_for_the_network_once_its_record_has_ended(
+def test_a_caller_does_not_wait_for_the_network_once_its_record_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = ScriptedCluster()
@@ -295,7 +297,7 @@ def test_a_caller_does_not_wait_for_the_network_once_its_record_has_ended(
     assert waits == [0.0]
 
 
-def test_a_producer_that_closes_does_not_wait_once_its_last_record_has_ended(
+def test_a_closing_producer_does_not_wait_once_its_last_record_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It slept until something else was due, for ``close`` looks between two iterations only."""
@@ -318,7 +320,7 @@ def test_a_producer_that_closes_does_not_wait_once_its_last_record_has_ended(
     assert after, "something else may still keep the producer, as telemetry does"
 
 
-def test_a_callers_turn_that_breaks_off_is_the_last_and_lets_the_thread_look() -> None:
+def test_after_an_exception_in_the_iteration_of_a_caller_the_thread_takes_over() -> None:
     cluster = ScriptedCluster()
     cluster.add(1)
     rig = SenderRig(cluster)

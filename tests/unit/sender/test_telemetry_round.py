@@ -78,14 +78,14 @@ def subscribed(broker: ScriptedBroker, *answers: Answer, **options: Any) -> Send
     return rig
 
 
-def test_nothing_is_asked_when_it_is_switched_off(broker: ScriptedBroker) -> None:
+def test_no_telemetry_request_is_sent_when_it_is_disabled(broker: ScriptedBroker) -> None:
     rig = rig_of(broker.cluster, enable_metrics_push=False)
     assert rig.run(rig.queue().succeeded)
     assert not rig.run(lambda: False, seconds=400)
     assert broker.count(ASK) == broker.count(PUSH) == 0
 
 
-def test_metrics_are_pushed_in_the_interval_that_the_broker_wants(broker: ScriptedBroker) -> None:
+def test_metrics_are_pushed_at_the_interval_of_the_subscription(broker: ScriptedBroker) -> None:
     broker.next(ASK, subscription("org.apache.kafka.producer.record.send"))
     broker.next(PUSH, *[taken()] * 3)
     rig = rig_of(broker.cluster)
@@ -107,7 +107,9 @@ def test_metrics_are_pushed_in_the_interval_that_the_broker_wants(broker: Script
     assert totals == [[1], [1], [0]]
 
 
-def test_metrics_are_compressed_by_the_first_codec_that_both_have(broker: ScriptedBroker) -> None:
+def test_metrics_are_compressed_by_the_first_codec_that_both_support(
+    broker: ScriptedBroker,
+) -> None:
     broker.next(ASK, subscription("*", codecs=(UNHEARD_OF, GZIP, 4)))
     broker.next(PUSH, taken())
     rig = rig_of(broker.cluster, enable_idempotence=True)
@@ -119,7 +121,7 @@ def test_metrics_are_compressed_by_the_first_codec_that_both_have(broker: Script
     assert read_resource(gzip.decompress(push.metrics)) == {}
 
 
-def test_a_lost_answer_harms_no_record_and_no_later_push(broker: ScriptedBroker) -> None:
+def test_a_lost_answer_does_not_affect_records_or_later_pushes(broker: ScriptedBroker) -> None:
     broker.next(ASK, cut, subscription("*"))
     broker.next(PUSH, cut, taken())
     rig = rig_of(broker.cluster)
@@ -130,7 +132,7 @@ def test_a_lost_answer_harms_no_record_and_no_later_push(broker: ScriptedBroker)
     assert rig.run(so_many(broker, PUSH, 2))
 
 
-def test_a_push_that_cannot_be_written_is_not_the_last(broker: ScriptedBroker) -> None:
+def test_pushes_continue_after_one_that_could_not_be_written(broker: ScriptedBroker) -> None:
     rig = subscribed(broker, taken())
     (connection,) = rig.backend.connections
     began = rig.clock.now
@@ -145,7 +147,7 @@ def test_a_push_that_cannot_be_written_is_not_the_last(broker: ScriptedBroker) -
     assert rig.run(so_many(broker, PUSH, 1))
 
 
-def test_no_connection_is_made_for_it(broker: ScriptedBroker) -> None:
+def test_no_connection_is_opened_for_telemetry(broker: ScriptedBroker) -> None:
     rig = subscribed(broker, connections_max_idle_ms=5_000)
     connections = broker.connections
     rig.sender.metadata.close()  # nor for metadata
@@ -158,7 +160,7 @@ def leaves(rig: SenderRig) -> Callable[[], bool]:
     return lambda: rig.sender.ready_to_close(rig.clock.now)
 
 
-def test_the_last_push_says_so(broker: ScriptedBroker) -> None:
+def test_the_last_push_is_marked_as_terminating(broker: ScriptedBroker) -> None:
     rig = subscribed(broker, taken())
     assert rig.run(rig.queue().succeeded)
     ended = rig.clock.now
@@ -170,7 +172,7 @@ def test_the_last_push_says_so(broker: ScriptedBroker) -> None:
     assert broker.count(PUSH) == 1
 
 
-def test_the_end_waits_half_a_second_for_a_broker_that_does_not_answer(
+def test_closing_waits_half_a_second_for_an_unanswered_last_push(
     broker: ScriptedBroker,
 ) -> None:
     rig = subscribed(broker, silence)
@@ -181,7 +183,7 @@ def test_the_end_waits_half_a_second_for_a_broker_that_does_not_answer(
 
 
 @pytest.mark.parametrize("answers", [(), (subscription(),), (subscription("*", error=42),)])
-def test_the_end_waits_for_nothing_where_nothing_is_wanted(
+def test_closing_does_not_wait_without_a_subscription(
     broker: ScriptedBroker, answers: tuple[Answer, ...]
 ) -> None:
     if answers:

@@ -49,7 +49,7 @@ def done(rig: SenderRig, *futures: FutureRecordMetadata) -> bool:
     return rig.run(lambda: all(future.is_done for future in futures), seconds=SOON)
 
 
-def test_codec() -> None:
+def test_the_codec_is_that_of_the_topic() -> None:
     own: dict[str, dict[str, Any]] = {
         "a": {"compression_type": "zstd"},
         "b": {"compression_type": None},
@@ -71,7 +71,7 @@ def test_batches_share_a_request_only_if_they_ask_for_the_same_acks() -> None:
     assert [future.get(0).offset for future in futures] == [0, -1, 0]
 
 
-def test_one_kind_of_acks_does_not_keep_another_waiting() -> None:
+def test_topics_with_different_acks_alternate() -> None:
     options: dict[str, Any] = {"acks": 1, "max_in_flight_requests_per_connection": 1}
     rig = rig_with({"b": {"acks": "all"}}, batch_size=1, **options)
     busy = [rig.queue(topic="a", partition=number % 2) for number in range(20)]
@@ -81,7 +81,7 @@ def test_one_kind_of_acks_does_not_keep_another_waiting() -> None:
     assert kinds[:6] in ([1, -1, 1, -1, 1, -1], [-1, 1, -1, 1, -1, 1])
 
 
-def test_what_may_not_leave_for_order_does_not_keep_other_acks_waiting() -> None:
+def test_a_batch_held_back_for_order_does_not_delay_topics_with_other_acks() -> None:
     rig = rig_with({"b": {"acks": 0}}, acks=1, retry_backoff_ms=10, batch_size=1)
     broker = rig.cluster.brokers[1]
     first: list[Heard] = []
@@ -164,9 +164,7 @@ def let_go(rig: SenderRig, *topics: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.alone  # threads that other tests left behind free memory at any time
-def test_a_topic_that_is_not_used_any_more_leaves_nothing_behind(
-    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unused_topic_is_freed(broker: ScriptedBroker, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("WARNING", "kprod")  # what is logged at DEBUG pytest keeps
     names = [f"topic-{number:04}" for number in range(1400)]
     broker.cluster.topics |= {name: [1] for name in names}
@@ -196,7 +194,7 @@ def blocks(rig: SenderRig) -> int:
     return sys.getallocatedblocks()
 
 
-def test_what_it_had_sent_stays_counted(broker: ScriptedBroker) -> None:
+def test_records_of_a_removed_topic_stay_counted(broker: ScriptedBroker) -> None:
     rig = rig_of(broker, "used", "unused")
     assert rig.run(rig.queue(topic="unused").succeeded)
     let_go(rig, "unused")
@@ -206,7 +204,7 @@ def test_what_it_had_sent_stays_counted(broker: ScriptedBroker) -> None:
     assert "unused" not in rig.metrics.topics
 
 
-def test_used_again_it_begins_a_new_epoch(broker: ScriptedBroker) -> None:
+def test_a_topic_that_is_used_again_gets_a_new_epoch(broker: ScriptedBroker) -> None:
     """Under the old one the first sequence would be taken for a repetition, and not be stored."""
     rig = rig_of(broker, "used", "unused")
     assert rig.run(rig.queue(b"first", topic="unused").succeeded)
@@ -259,7 +257,7 @@ def test_a_transactional_producer_forgets_a_topic_with_its_next_epoch(
     assert "unused" not in partitions.queues
 
 
-def test_a_topic_with_a_request_on_its_way_is_kept(broker: ScriptedBroker) -> None:
+def test_a_topic_with_a_request_in_flight_is_kept(broker: ScriptedBroker) -> None:
     rig = SenderRig(
         broker.cluster,
         metadata_max_idle_ms=5_000,
@@ -275,7 +273,7 @@ def test_a_topic_with_a_request_on_its_way_is_kept(broker: ScriptedBroker) -> No
     assert broker.cluster.values("unused") == [b"late"]
 
 
-def test_a_topic_with_a_record_that_lingers_is_kept(broker: ScriptedBroker) -> None:
+def test_a_topic_with_a_lingering_record_is_kept(broker: ScriptedBroker) -> None:
     """It was dropped, and asked for again when its record was ready."""
     rig = SenderRig(
         broker.cluster, metadata_max_idle_ms=5_000, metadata_max_age_ms=1_000, linger_ms=60_000
@@ -292,7 +290,7 @@ def test_a_topic_with_a_record_that_lingers_is_kept(broker: ScriptedBroker) -> N
     assert all(known)
 
 
-def test_a_producer_lets_its_partitioner_forget() -> None:
+def test_the_partitioner_forgets_removed_topics() -> None:
     """Which shows where the turns begin anew."""
     cluster = ScriptedCluster(topics={"t": [1, 1, 1]})
     cluster.add(1)
@@ -303,7 +301,7 @@ def test_a_producer_lets_its_partitioner_forget() -> None:
     assert before == after == [0, 1]
 
 
-def test_a_record_that_waited_for_memory_meanwhile_goes_into_another_queue(
+def test_a_record_waiting_for_memory_goes_into_the_new_queue_of_its_topic(
     broker: ScriptedBroker,
 ) -> None:
     """It had the queue that is let go of; put there, nobody would ever send it."""

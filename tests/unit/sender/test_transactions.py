@@ -131,7 +131,7 @@ def test_every_call_in_every_state(state: State, call: Call) -> None:
 
 
 @pytest.mark.parametrize("state", State)
-def test_a_producer_gets_another_id_where_it_has_nothing_to_end(state: State) -> None:
+def test_a_producer_can_be_renamed_when_it_has_nothing_to_end(state: State) -> None:
     transactions = in_state(state)
     if state in RENAMED_FROM:
         transactions.rename("other")
@@ -143,7 +143,7 @@ def test_a_producer_gets_another_id_where_it_has_nothing_to_end(state: State) ->
         assert transactions.state is state
 
 
-def test_a_call_that_was_not_heard_of_keeps_its_id() -> None:
+def test_a_producer_cannot_be_renamed_before_its_call_has_returned() -> None:
     transactions = in_state(State.INITIALIZING)
     transactions.ready()
     with pytest.raises(IllegalStateError):
@@ -152,7 +152,7 @@ def test_a_call_that_was_not_heard_of_keeps_its_id() -> None:
     transactions.rename("other")
 
 
-def test_a_call_that_was_not_heard_of_must_be_made_again() -> None:
+def test_an_unfinished_call_must_be_repeated() -> None:
     transactions = in_state(State.COMMITTING)
     pending = transactions.start(Call.COMMIT)
     for other in (Call.ABORT, Call.BEGIN, Call.OFFSETS):
@@ -169,7 +169,7 @@ def test_a_call_that_was_not_heard_of_must_be_made_again() -> None:
 
 
 @pytest.mark.parametrize("end", [started(Call.ABORT), Transactions.close])
-def test_a_failure_that_an_abort_outruns_changes_nothing(
+def test_a_failure_after_a_concurrent_abort_is_ignored(
     end: Callable[[Transactions], None],
 ) -> None:
     """A record fails; while the sender writes the error, another thread aborts, or closes."""
@@ -186,7 +186,7 @@ def test_a_failure_that_an_abort_outruns_changes_nothing(
     transactions.ready()
 
 
-def test_the_same_offsets_are_waited_for_and_others_come_after_them() -> None:
+def test_equal_offsets_share_a_request_and_others_follow() -> None:
     transactions = in_state(State.IN_TRANSACTION)
     first = transactions.start_offsets(OFFSETS, MEMBER)
     assert transactions.start_offsets(OFFSETS, MEMBER) is first
@@ -200,7 +200,7 @@ def test_the_same_offsets_are_waited_for_and_others_come_after_them() -> None:
         transactions.heard(second)
 
 
-def test_offsets_that_a_close_has_dropped_are_not_sent_any_more() -> None:
+def test_offsets_dropped_by_close_are_not_sent() -> None:
     """The answer to them and the close come at the same time, in two threads."""
     transactions = in_state(State.IN_TRANSACTION)
     pending = transactions.start_offsets(OFFSETS, MEMBER)
@@ -211,7 +211,7 @@ def test_offsets_that_a_close_has_dropped_are_not_sent_any_more() -> None:
         transactions.heard(pending)
 
 
-def test_offsets_that_were_sent_after_the_call_had_timed_out_are_not_sent_again() -> None:
+def test_offsets_sent_after_the_call_timed_out_are_not_sent_again() -> None:
     """A call that never waits long enough would find them gone each time, and never end."""
     transactions = in_state(State.IN_TRANSACTION)
     first = transactions.start_offsets(OFFSETS, MEMBER)
@@ -238,7 +238,7 @@ def test_offsets_that_were_sent_after_the_call_had_timed_out_are_not_sent_again(
         (State.FATAL_ERROR, State.FATAL_ERROR, False),
     ],
 )
-def test_closing_aborts_what_is_open_and_ends_what_waits(
+def test_close_aborts_an_open_transaction_and_ends_waiting_calls(
     state: State, after: State, busy: bool
 ) -> None:
     transactions = in_state(state)
@@ -249,7 +249,7 @@ def test_closing_aborts_what_is_open_and_ends_what_waits(
     assert pending is None or pending.ended.is_open
 
 
-def test_a_commit_that_was_taken_is_told_though_the_producer_closes_before_its_next_epoch() -> None:
+def test_a_completed_commit_succeeds_when_closing_before_the_next_epoch() -> None:
     transactions = in_state(State.COMMITTING)
     pending = transactions.start(Call.COMMIT)
     transactions.reinitializes()
@@ -258,7 +258,7 @@ def test_a_commit_that_was_taken_is_told_though_the_producer_closes_before_its_n
     transactions.heard(pending)
 
 
-def test_the_newest_word_on_the_clusters_features_counts() -> None:
+def test_the_newest_feature_level_counts() -> None:
     transactions = fresh()
     transactions.on_api_versions(ApiVersions({}, {"transaction.version": 2}, 7))
     assert transactions.level == 2
@@ -284,7 +284,7 @@ def resumed(implicit: bool) -> Dialogue:
 
 @BOTH
 @pytest.mark.parametrize("call", [Call.COMMIT, Call.ABORT])
-def test_it_is_ended_by_one_request(implicit: bool, call: Call) -> None:
+def test_a_resumed_transaction_is_ended_by_one_request(implicit: bool, call: Call) -> None:
     dialogue = resumed(implicit)
     assert dialogue.next_ask() is None
     dialogue.transactions.start(call)
@@ -302,7 +302,7 @@ def test_it_is_ended_by_one_request(implicit: bool, call: Call) -> None:
     dialogue.commit()
 
 
-def test_the_protocol_is_the_one_that_brokers_tell_before_the_end() -> None:
+def test_a_resumed_transaction_uses_the_protocol_known_at_its_end() -> None:
     """Nobody was asked yet when the transaction is taken up."""
     dialogue = resumed(implicit=False)
     dialogue.transactions.start(Call.COMMIT)
@@ -330,7 +330,9 @@ def test_fencing_is_an_error_unless_it_is_expected(
 
 
 @BOTH
-def test_one_that_was_taken_over_is_lost(implicit: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fenced_resumed_transaction_raises_without_an_error_in_the_log(
+    implicit: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """The caller asked what became of it, so the answer is no error of the log's."""
     caplog.set_level(logging.INFO, "kprod")
     dialogue = resumed(implicit)
@@ -344,7 +346,7 @@ def test_one_that_was_taken_over_is_lost(implicit: bool, caplog: pytest.LogCaptu
     assert (line.levelname, "PRODUCER_FENCED" in line.message) == ("INFO", True)
 
 
-def test_nothing_is_resumed_but_by_a_new_producer() -> None:
+def test_only_a_new_producer_can_resume() -> None:
     dialogue = Dialogue(implicit=True)
     dialogue.initialize()
     with pytest.raises(IllegalStateError):
@@ -353,7 +355,7 @@ def test_nothing_is_resumed_but_by_a_new_producer() -> None:
 
 
 @pytest.mark.parametrize("call", [Call.INIT, Call.BEGIN, Call.SEND, Call.OFFSETS, Call.PREPARE])
-def test_what_is_resumed_can_only_be_ended(call: Call) -> None:
+def test_a_resumed_transaction_can_only_be_ended(call: Call) -> None:
     dialogue = resumed(implicit=True)
     with pytest.raises(IllegalStateError):
         dialogue.transactions.check(call)
@@ -361,7 +363,9 @@ def test_what_is_resumed_can_only_be_ended(call: Call) -> None:
 
 
 @pytest.mark.parametrize(("level", "now"), [(1, 2), (2, 1)], ids=["upgraded", "downgraded"])
-def test_a_transaction_ends_under_the_level_it_was_written_under(level: int, now: int) -> None:
+def test_a_transaction_ends_with_the_feature_level_it_was_written_with(
+    level: int, now: int
+) -> None:
     """The cluster has another ``transaction.version`` by then."""
     dialogue = Dialogue(implicit=now == 2)
     dialogue.transactions.resume(PREPARED, level)
@@ -376,7 +380,7 @@ def test_a_transaction_ends_under_the_level_it_was_written_under(level: int, now
     assert dialogue.transactions.state is State.READY
 
 
-def test_a_prepared_transaction_as_text() -> None:
+def test_a_prepared_transaction_can_be_parsed_from_its_text() -> None:
     known = PreparedTransaction("a:b", 40, 7, level=2, began_ms=1_700_000_000_000)
     bare = PreparedTransaction("a:b", 40, 7)
     for prepared in (known, bare, known._replace(level=1), known._replace(began_ms=None)):
@@ -388,7 +392,7 @@ def test_a_prepared_transaction_as_text() -> None:
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(2**63, 0), (40, 2**15), (-1, 0), (40, -1)])
-def test_numbers_that_no_producer_has_are_refused(producer_id: int, epoch: int) -> None:
+def test_invalid_producer_ids_and_epochs_are_refused(producer_id: int, epoch: int) -> None:
     """The sender could not write them: its turn would break off."""
     with pytest.raises(InvalidRecordError, match="is not a prepared transaction"):
         PreparedTransaction.parse(f"v2:{producer_id}:{epoch}:::tx")

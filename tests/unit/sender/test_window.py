@@ -42,13 +42,13 @@ class Watched:
         return self.window.size
 
 
-def test_it_begins_with_one_batch_and_doubles_with_every_window_that_is_answered() -> None:
+def test_the_window_starts_at_one_batch_and_doubles_with_every_answered_window() -> None:
     rig = Watched()
     assert rig.window.size == LEAST
     assert [rig.answer(size) for size in (100, 200, 400, 800)] == [200, 400, 800, 1600]
 
 
-def test_a_loss_halves_what_was_in_flight_and_half_of_the_window_comes_back_quickly() -> None:
+def test_a_lost_connection_halves_the_window_which_recovers_quickly_to_half() -> None:
     rig = Watched()
     rig.answer(3100)
     assert rig.lose(500, 300) == 400
@@ -57,7 +57,7 @@ def test_a_loss_halves_what_was_in_flight_and_half_of_the_window_comes_back_quic
     assert rig.answer(900) == 1752, "and for half of a window half of it"
 
 
-def test_the_end_of_a_connection_counts_once_for_all_it_carried() -> None:
+def test_requests_lost_with_one_connection_shrink_the_window_once() -> None:
     rig = Watched()
     rig.answer(3100)
     assert rig.lose(*[400] * 8) == 1600
@@ -65,7 +65,7 @@ def test_the_end_of_a_connection_counts_once_for_all_it_carried() -> None:
     assert rig.lose(400, sent_at=101.0, now=102.0) == 200
 
 
-def test_a_request_that_failed_for_another_reason_says_nothing_of_the_network() -> None:
+def test_requests_that_failed_for_other_reasons_do_not_shrink_the_window() -> None:
     rig = Watched()
     rig.answer(3100)
     rig.window.in_flight += 500
@@ -73,13 +73,13 @@ def test_a_request_that_failed_for_another_reason_says_nothing_of_the_network() 
     assert (rig.window.size, rig.window.in_flight, rig.window.room()) == (3200, 0, MOST)
 
 
-def test_few_bytes_in_flight_earn_no_more_than_twice_as_many() -> None:
+def test_the_window_grows_to_at_most_twice_the_bytes_in_flight() -> None:
     """A network that carries 100 bytes at a time may not carry the 6,400 of a later batch."""
     rig = Watched()
     assert [rig.answer(100) for _ in range(100)] == [200] * 100
 
 
-def test_an_answer_that_was_slow_earns_nothing() -> None:
+def test_a_slow_answer_does_not_grow_the_window() -> None:
     """Where bytes take that long, twice as many would soon take longer than one waits."""
     rig = Watched()
     assert rig.answer(100, seconds=SLOW) == 200
@@ -166,7 +166,7 @@ def check(log: list[RecordBatch], records: int) -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "gzip"])
-def test_what_was_not_read_is_cut_when_the_network_carries_less(compression: str | None) -> None:
+def test_unread_batches_are_split_when_the_network_carries_less(compression: str | None) -> None:
     poor = Poor(compression_type=compression)
     sent = poor.earn()
     batches = len(poor.log)
@@ -178,7 +178,7 @@ def test_what_was_not_read_is_cut_when_the_network_carries_less(compression: str
         assert poor.rig.metrics.batches_split >= 1
 
 
-def test_without_numbers_what_may_have_been_read_is_cut_too() -> None:
+def test_without_idempotence_batches_that_may_have_been_read_are_split_too() -> None:
     """It would be in the log twice as a whole as well."""
     poor = Poor(enable_idempotence=False)
     sent = poor.earn()

@@ -198,7 +198,7 @@ def test_a_dialled_transport_is_reported_until_it_is_connected(network: Network)
     transport.close()
 
 
-def test_refusal_names_the_address_and_the_cause(network: Network) -> None:
+def test_the_error_of_a_refused_connection_names_address_and_cause(network: Network) -> None:
     host, port = network.nobody()
     transport = network.backend.dial(host, port)
     with pytest.raises(ConnectionLost) as raised:
@@ -211,7 +211,7 @@ def test_refusal_names_the_address_and_the_cause(network: Network) -> None:
     transport.close()
 
 
-def test_a_name_that_does_not_exist_is_named(network: Network) -> None:
+def test_the_error_names_a_host_that_cannot_be_resolved(network: Network) -> None:
     with pytest.raises(ConnectionLost, match=f"cannot resolve {UNKNOWN_HOST}:9092"):
         use_until_lost(network.backend, network.backend.dial(UNKNOWN_HOST, 9092).advance)
 
@@ -224,7 +224,7 @@ def test_bytes_arrive_in_order(network: Network) -> None:
     assert transport.receive(10) is None
 
 
-def test_more_buffers_than_the_system_takes_at_once(network: Network) -> None:
+def test_more_buffers_than_the_system_takes_at_once_are_sent(network: Network) -> None:
     transport = connected(network)
     buffers: list[bytes | memoryview] = [bytes([at % 251]) for at in range(2500)]
     whole = b"".join(buffers)
@@ -253,7 +253,7 @@ def test_a_full_pipe_takes_nothing_more_until_it_is_drained(network: Network) ->
     assert found == payload
 
 
-def test_what_came_before_the_end_is_received_first(network: Network) -> None:
+def test_bytes_before_the_end_of_the_connection_are_received(network: Network) -> None:
     transport = connected(network)
     network.answer(b"last words")
     network.hang_up()
@@ -262,7 +262,7 @@ def test_what_came_before_the_end_is_received_first(network: Network) -> None:
     assert ready_for(network.backend, transport, LONG)[0]
 
 
-def test_a_cut_connection_is_reported_and_lost(network: Network) -> None:
+def test_a_reset_connection_is_reported_and_lost(network: Network) -> None:
     host, port = network.address
     transport = connected(network)
     network.cut()
@@ -272,7 +272,7 @@ def test_a_cut_connection_is_reported_and_lost(network: Network) -> None:
         end_of(network.backend, transport)
 
 
-def test_a_closed_transport_carries_nothing(network: Network) -> None:
+def test_a_closed_transport_raises(network: Network) -> None:
     transport = connected(network)
     network.backend.forget(transport)
     transport.close()
@@ -284,7 +284,7 @@ def test_a_closed_transport_carries_nothing(network: Network) -> None:
     assert network.backend.poll(0) == []
 
 
-def test_write_interest_is_as_told(network: Network) -> None:
+def test_writability_is_reported_only_on_request(network: Network) -> None:
     transport = connected(network)
     assert ready_for(network.backend, transport, 0) == (False, False)
     network.backend.watch(transport, write=True)
@@ -345,7 +345,7 @@ def test_no_wake_is_lost(network: Network) -> None:
     other.join()
 
 
-def test_a_closed_backend_serves_no_more(network: Network) -> None:
+def test_a_closed_backend_raises(network: Network) -> None:
     transport = connected(network)
     network.backend.close()
     with pytest.raises(ConnectionLost, match="closed"):
@@ -386,7 +386,7 @@ def test_an_interrupted_wake_leaves_poll_usable() -> None:
             assert not polling.is_alive(), "an interrupted call has left the lock held"
 
 
-def test_a_registered_name_is_known_and_the_last_registration_counts() -> None:
+def test_the_last_registration_of_a_name_counts() -> None:
     made: list[str] = []
 
     def factory_of(word: str) -> MemoryBackend:
@@ -400,7 +400,7 @@ def test_a_registered_name_is_known_and_the_last_registration_counts() -> None:
 
 
 @pytest.mark.parametrize(("name", "factory"), [("", MemoryBackend), ("named", "not callable")])
-def test_what_cannot_be_a_transport_is_not_registered(name: str, factory: Any) -> None:
+def test_an_invalid_registration_is_refused(name: str, factory: Any) -> None:
     with pytest.raises(ConfigError, match="transport"):
         register(name, factory)
 
@@ -413,7 +413,7 @@ def installed(folder: Path, target: str) -> None:
     (info / "entry_points.txt").write_text(f"[kprod.transports]\nparcel = {target}\n")
 
 
-def test_an_installed_package_brings_a_transport_if_it_is_a_factory(
+def test_an_entry_point_is_a_transport_if_it_is_a_factory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed(tmp_path, "kprod.transport.memory:MemoryBackend")
@@ -426,7 +426,7 @@ def test_an_installed_package_brings_a_transport_if_it_is_a_factory(
         open_backend("parcel")
 
 
-def test_an_unknown_name_is_told_with_those_that_exist() -> None:
+def test_the_error_for_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"'memry' is unknown.*tcp.*did you mean 'memory'\?"):
         open_backend("memry")
     with pytest.raises(ConfigError, match=r"'xyz' is unknown, there are memory, proxy, tcp"):

@@ -55,7 +55,7 @@ IN_PIECES = {
 
 
 @pytest.mark.parametrize("pieces", IN_PIECES.values(), ids=IN_PIECES)
-def test_an_answer_in_any_pieces_is_read_to_its_end_and_no_further(pieces: list[bytes]) -> None:
+def test_a_proxy_answer_in_any_pieces_is_read_exactly(pieces: list[bytes]) -> None:
     more = [] if pieces[-1].endswith(FROM_BROKER) else [FROM_BROKER]
     with answers(*pieces, *more) as proxy, dialled(proxy) as (backend, transport):
         received = b""
@@ -65,7 +65,7 @@ def test_an_answer_in_any_pieces_is_read_to_its_end_and_no_further(pieces: list[
     assert received == FROM_BROKER
 
 
-def test_what_the_proxy_is_asked() -> None:
+def test_the_connect_request_to_the_proxy() -> None:
     with answers(OK) as proxy, open_tunnel(url_of(proxy), "::1", 9092, 20):
         lines = proxy.requests[0].split(b"\r\n")
     assert lines[:2] == [b"CONNECT [::1]:9092 HTTP/1.1", b"Host: [::1]:9092"]
@@ -74,7 +74,7 @@ def test_what_the_proxy_is_asked() -> None:
 
 
 @pytest.mark.parametrize("login", ["user", "user:", ":password"])
-def test_a_login_of_which_one_half_is_empty_is_sent(login: str) -> None:
+def test_a_login_without_user_or_password_is_sent(login: str) -> None:
     with answers(OK) as proxy, open_tunnel(url_of(proxy, login), "broker", 9092, 20):
         sent = proxy.requests[0].split(b"\r\n")[2].rsplit(b" ", 1)[1]
     assert base64.b64decode(sent).decode() == (login if ":" in login else f"{login}:")
@@ -93,7 +93,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("answer", "words"), REFUSALS.values(), ids=REFUSALS)
-def test_a_refusal_is_told_without_the_words_of_the_proxy(answer: bytes, words: str) -> None:
+def test_the_error_of_a_refusal_has_no_text_of_the_proxy(answer: bytes, words: str) -> None:
     with answers(answer) as proxy, pytest.raises(OSError, match=words) as raised:
         open_tunnel(url_of(proxy), "broker", 9092, 20)
     assert str(raised.value).isprintable()
@@ -102,13 +102,13 @@ def test_a_refusal_is_told_without_the_words_of_the_proxy(answer: bytes, words: 
 
 
 @pytest.mark.parametrize("pieces", [[b"x"] * 1000, [b"HTTP/1.1 102 Processing\r\n\r\n" * 100_000]])
-def test_an_answer_that_never_ends_is_left_in_time(pieces: list[bytes]) -> None:
+def test_an_endless_proxy_answer_times_out(pieces: list[bytes]) -> None:
     late = pytest.raises(TimeoutError, match=r"no answer within 0\.2 s")
     with answers(*pieces) as proxy, late:
         open_tunnel(url_of(proxy), "broker", 9092, 0.2)
 
 
-def test_the_backend_tells_of_it_by_the_place_of_the_proxy() -> None:
+def test_the_error_of_the_backend_names_the_proxy_without_the_login() -> None:
     refused = pytest.raises(ConnectionLost, match="by the proxy 127")
     with answers(b"HTTP/1.1 407 ECHO\r\n\r\n") as proxy, refused as raised, dialled(proxy):
         raise AssertionError("it let us through")
@@ -116,7 +116,7 @@ def test_the_backend_tells_of_it_by_the_place_of_the_proxy() -> None:
     assert "Basic" not in str(raised.value)
 
 
-def test_a_proxy_that_does_not_answer_is_named() -> None:
+def test_the_progress_names_a_proxy_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = f"127.0.0.1:{silent.getsockname()[1]}"
         backend = ProxyBackend(f"http://user:pass@{place}")

@@ -82,13 +82,13 @@ def silent_address() -> Iterator[Address]:
         yield ipv4(*listener.getsockname())
 
 
-def test_addresses_that_refuse_or_fail_at_once_are_passed_over(listener: socket.socket) -> None:
+def test_addresses_that_refuse_or_fail_at_once_are_skipped(listener: socket.socket) -> None:
     there = ipv4(*listener.getsockname())
     with backend_of(ipv4("127.0.0.1", free_port()), NOWHERE, there) as backend:
         connect(backend)
 
 
-def test_the_cause_is_told_for_every_address() -> None:
+def test_the_error_has_the_cause_for_every_address() -> None:
     with backend_of(ipv4("127.0.0.1", free_port()), NOWHERE) as backend:
         with pytest.raises(ConnectionLost) as raised:
             connect(backend, "kafka.example", 9092)
@@ -129,7 +129,7 @@ def test_a_silent_address_without_an_alternative_is_tried_again() -> None:
             waiting.close()
 
 
-def test_a_socket_connected_to_itself_is_no_connection() -> None:
+def test_a_socket_connected_to_itself_is_refused() -> None:
     """It happens when a port of the ephemeral range is dialled while nobody listens there."""
     host, port = "127.0.0.1", free_port()
     if not can_choose_ports():
@@ -155,7 +155,7 @@ def can_choose_ports() -> bool:
 
 
 @pytest.mark.alone  # the signal would end the process
-def test_a_peer_that_is_gone_is_an_error_and_no_signal(listener: socket.socket) -> None:
+def test_sending_to_a_reset_connection_raises_no_sigpipe(listener: socket.socket) -> None:
     """Python ignores SIGPIPE, but a program that embeds it, or a filter of lines, may not."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     with backend_of(ipv4(*listener.getsockname())) as backend:
@@ -171,7 +171,7 @@ def test_a_peer_that_is_gone_is_an_error_and_no_signal(listener: socket.socket) 
 
 
 @pytest.mark.alone  # a descriptor that another test left would be closed, and its number taken
-def test_buffer_sizes_and_delays_are_as_told(listener: socket.socket) -> None:
+def test_socket_options_are_set(listener: socket.socket) -> None:
     """Seen through the one file descriptor that is open now and was not before."""
     gc.collect()
     backend = TcpBackend(send_buffer_bytes=40_000, receive_buffer_bytes=50_000)
@@ -190,7 +190,7 @@ def test_buffer_sizes_and_delays_are_as_told(listener: socket.socket) -> None:
 
 
 @pytest.mark.alone  # what other tests left open is closed whenever the collector finds it
-def test_every_file_descriptor_is_given_back(listener: socket.socket) -> None:
+def test_every_file_descriptor_is_closed(listener: socket.socket) -> None:
     gc.collect()
     before = open_files()
     backend = TcpBackend()
@@ -206,7 +206,9 @@ def test_every_file_descriptor_is_given_back(listener: socket.socket) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # there is a thread: the timeout's
-def test_a_forked_child_lets_go_and_the_parent_goes_on(listener: socket.socket) -> None:
+def test_the_parent_goes_on_after_a_forked_child_abandons_the_backend(
+    listener: socket.socket,
+) -> None:
     backend = TcpBackend()
     transport = connect(backend, *listener.getsockname())
     server, _ = listener.accept()
@@ -243,7 +245,7 @@ def connected() -> tuple[socket.socket, socket.socket]:
     return ours, peer
 
 
-def test_one_whose_peer_has_reset_it() -> None:
+def test_adopting_a_reset_socket_fails() -> None:
     ours, peer = connected()
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
     peer.close()
@@ -268,7 +270,7 @@ def unix(tmp_path: Path) -> Iterator[UnixBackend]:
 
 
 @pytest.mark.parametrize("host", ["../in", "..", ".", "", "/", "broker/..", "a\0b", "a/b"])
-def test_a_host_that_leads_elsewhere_is_not_connected_to(
+def test_a_host_that_changes_the_socket_path_is_refused(
     host: str, unix: UnixBackend, tmp_path: Path
 ) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
@@ -279,7 +281,9 @@ def test_a_host_that_leads_elsewhere_is_not_connected_to(
 
 
 @pytest.mark.parametrize("host", ["broker-1", "...", "..a", "10.0.0.1", "::1"])
-def test_a_host_that_is_a_name(host: str, unix: UnixBackend, tmp_path: Path) -> None:
+def test_a_host_becomes_part_of_the_socket_path(
+    host: str, unix: UnixBackend, tmp_path: Path
+) -> None:
     (tmp_path / "in" / host).mkdir()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "in" / host / "socket"))
@@ -287,7 +291,7 @@ def test_a_host_that_is_a_name(host: str, unix: UnixBackend, tmp_path: Path) -> 
         assert unix.dial(host, 9092).advance()
 
 
-def test_a_path_without_the_host_is_the_same_for_all(tmp_path: Path) -> None:
+def test_a_socket_path_without_the_host_serves_all_hosts(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     unix = UnixBackend(str(path))
     with socket.socket(socket.AF_UNIX) as listener:
@@ -300,7 +304,7 @@ def test_a_path_without_the_host_is_the_same_for_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "way", [{"transport": "unix", "unix_socket_path": "/p"}, {"proxy_url": "http://proxy:1"}]
 )
-def test_callers_may_spin_on_sockets_of_every_kind(way: dict[str, str]) -> None:
+def test_busy_polling_works_with_every_kind_of_socket(way: dict[str, str]) -> None:
     backend = open_network(ProducerConfig.from_options({"busy_poll_us": 50, **way}))
     tcp = TcpBackend(busy_poll=50e-6)  # which does not on a single processor
     assert getattr(backend, "spins", None) is tcp.spins
@@ -344,7 +348,9 @@ def slow_backend(names: SlowNames) -> Iterator[TcpBackend]:
     slow_backend.close()
 
 
-def test_others_connect_meanwhile(names: SlowNames, slow_backend: TcpBackend) -> None:
+def test_other_hosts_connect_during_a_slow_name_lookup(
+    names: SlowNames, slow_backend: TcpBackend
+) -> None:
     slow = slow_backend.dial("slow", 1)
     until_connected(slow_backend.dial("fast", 1), partial(slow_backend.poll, LONG))
     assert not slow.advance()
@@ -354,7 +360,7 @@ def test_others_connect_meanwhile(names: SlowNames, slow_backend: TcpBackend) ->
     until_connected(slow, partial(slow_backend.poll, LONG))
 
 
-def test_a_name_is_asked_for_once_at_a_time_and_again_the_next_time(
+def test_simultaneous_lookups_of_a_name_are_shared(
     names: SlowNames, slow_backend: TcpBackend
 ) -> None:
     first, second = slow_backend.dial("slow", 1), slow_backend.dial("slow", 1)
@@ -379,7 +385,7 @@ def test_a_name_is_asked_for_once_at_a_time_and_again_the_next_time(
         ZeroDivisionError("a mistake"),
     ],
 )
-def test_the_cause_of_a_failure_is_told(
+def test_the_error_has_the_cause_of_a_failed_lookup(
     names: SlowNames, slow_backend: TcpBackend, error: Exception
 ) -> None:
     names.error = error
@@ -391,7 +397,7 @@ def test_the_cause_of_a_failure_is_told(
     assert raised.value.__cause__ is error
 
 
-def test_a_number_is_no_name() -> None:
+def test_an_ip_address_needs_no_lookup() -> None:
     before = threading.active_count()
     slow_backend = TcpBackend()
     for host in ("127.0.0.1", "::1"):
@@ -401,7 +407,7 @@ def test_a_number_is_no_name() -> None:
     slow_backend.close()
 
 
-def test_closing_does_not_wait_for_the_answer(names: SlowNames, slow_backend: TcpBackend) -> None:
+def test_close_does_not_wait_for_a_lookup(names: SlowNames, slow_backend: TcpBackend) -> None:
     transport = slow_backend.dial("slow", 1)
     slow_backend.close()
     with pytest.raises(ConnectionLost, match="closed"):
@@ -409,7 +415,7 @@ def test_closing_does_not_wait_for_the_answer(names: SlowNames, slow_backend: Tc
     names.may_answer.set()  # the answer comes after the end, and does nothing
 
 
-def test_lookups_of_ever_new_names_leave_nothing_behind() -> None:
+def test_finished_lookups_are_freed() -> None:
     answered, before = threading.Semaphore(0), kept_lookups()
     lookups = NameLookups(lambda host, port: [Address(2, (host, port))], answered.release)
     for number in range(50):
@@ -424,7 +430,7 @@ def kept_lookups() -> int:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_asks_for_itself(names: SlowNames, slow_backend: TcpBackend) -> None:
+def test_a_forked_child_resolves_names_itself(names: SlowNames, slow_backend: TcpBackend) -> None:
     slow_backend.dial("slow", 1)
     child = os.fork()
     if child == 0:

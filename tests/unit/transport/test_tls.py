@@ -31,7 +31,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
-def test_names_of_authorities_may_have_any_letters(
+def test_comments_in_a_ca_bundle_may_have_any_encoding(
     encoding: str, certificates: Certificates, tmp_path: Path
 ) -> None:
     """As in the bundle of Red Hat's systems, and in that of curl."""
@@ -46,7 +46,7 @@ def test_names_of_authorities_may_have_any_letters(
         assert read_pem("ssl_cafile", str(bundle)).startswith("-----BEGIN CERTIFICATE")
 
 
-def test_authorities_are_found_in_a_directory(certificates: Certificates) -> None:
+def test_ca_certificates_are_found_in_a_directory(certificates: Certificates) -> None:
     """Both for brokers and for issuers; nothing but a handshake shows what a context would find."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificates.server)
@@ -69,7 +69,7 @@ def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
     assert ends[0].getpeercert()
 
 
-def test_a_directory_without_a_certificate_that_can_be_found_is_refused(
+def test_a_directory_without_hashed_certificates_is_refused(
     certificates: Certificates,
 ) -> None:
     for option, use in (
@@ -84,7 +84,7 @@ def failing() -> str:
     raise RuntimeError(CANARY)
 
 
-def test_what_a_password_fails_with_is_told_by_its_type(certificates: Certificates) -> None:
+def test_the_error_of_a_password_provider_is_named_by_type_only(certificates: Certificates) -> None:
     key = certificates.encrypted_key()
     with pytest.raises(ConfigError, match=r"builtins\.RuntimeError") as raised:
         TlsContexts(TlsSettings(certfile=key, key_password=failing))
@@ -92,7 +92,7 @@ def test_what_a_password_fails_with_is_told_by_its_type(certificates: Certificat
     assert CANARY not in "".join(shown.format())
 
 
-def test_files_that_have_changed_are_read_again_once_the_password_of_a_key_is_right(
+def test_changed_files_are_reloaded_once_the_key_password_is_right(
     certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     key, trusted = certificates.encrypted_key(), certificates.ca
@@ -121,7 +121,7 @@ def test_files_that_have_changed_are_read_again_once_the_password_of_a_key_is_ri
 
 
 @pytest.mark.parametrize("host", ["kafka..example.com", ".example.com", "x" * 64 + ".com"])
-def test_a_name_that_no_host_can_have_is_not_connected_to(host: str) -> None:
+def test_an_invalid_host_name_is_a_lost_connection(host: str) -> None:
     """As without TLS, where it cannot be resolved; it was logged as a mistake, with its stack."""
     backend = TlsBackend(MemoryBackend({}), TlsContexts(TlsSettings()))
     with pytest.raises(ConnectionLost, match=rf"cannot resolve {host}:9093: .*label"):
@@ -243,7 +243,7 @@ def test_a_handshake_that_is_cut_at_any_byte_is_a_lost_connection(rig: Rig) -> N
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
-def test_bytes_may_come_and_go_in_any_pieces(chunk: int, rig: Rig) -> None:
+def test_bytes_may_be_sent_and_received_in_any_pieces(chunk: int, rig: Rig) -> None:
     assert rig.echoed(NEVER, NEVER, chunk) == b"0123456789" * 20
 
 
@@ -269,7 +269,7 @@ def connect_once(backend: TlsBackend, rig: Rig) -> bool:
     return resumed
 
 
-def test_connections_leave_nothing_in_the_heap(rig: Rig) -> None:
+def test_connections_do_not_leak_memory(rig: Rig) -> None:
     """Python before 3.12.8, and 3.13.0, lose a copy of a session, 7 KB, when it is read."""
     backend = TlsBackend(rig.memory(), rig.contexts)
     for _ in range(20):
