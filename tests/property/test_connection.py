@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kprod.errors import ConnectionLost, ProtocolError
 from kprod.sender.connection import BrokerConnection
 from kprod.wire.versions import ApiKey
-from tests.unit.sender.exchanges import SETTINGS, Noted, able, answer, handshake_answer
+from tests.unit.sender.exchanges import SETTINGS, RecordedExchange, able, answer, handshake_answer
 
 LIMIT = 1000
 IN_FLIGHT = 3
@@ -29,10 +29,12 @@ class Connection(RuleBasedStateMachine):
             replace(SETTINGS, max_in_flight=IN_FLIGHT, max_frame_bytes=LIMIT)
         )
         self.connection.open(self.now)
-        self.sent: list[Noted] = []  # all requests, oldest first
-        self.leaving: list[tuple[Noted, int]] = []  # with the number of unsent bytes
-        self.owed: list[Noted] = []
-        self.expected: dict[Noted, list[tuple[str, object]]] = {}
+        self.sent: list[RecordedExchange] = []  # all requests, oldest first
+        self.leaving: list[
+            tuple[RecordedExchange, int]
+        ] = []  # with the number of unsent bytes
+        self.owed: list[RecordedExchange] = []
+        self.expected: dict[RecordedExchange, list[tuple[str, object]]] = {}
         self.refused = False
 
     @initialize()
@@ -49,7 +51,9 @@ class Connection(RuleBasedStateMachine):
     def send(self, size: int, *, asks: bool, throttle: int) -> None:
         self.now += 1
         api = ApiKey.METADATA if asks else ApiKey.PRODUCE
-        request = Noted(bytes(size), api=api, expects_response=asks, throttle_ms=throttle)
+        request = RecordedExchange(
+            bytes(size), api=api, expects_response=asks, throttle_ms=throttle
+        )
         self.connection.send(request, self.now)
         self.sent.append(request)
         self.leaving.append((request, size))

@@ -15,17 +15,17 @@ from tests.support.fake_clock import FakeClock
 from tests.support.mistaken_backend import MistakenBackend
 from tests.support.steady_random import SteadyRandom
 from tests.support.virtual_backend import VirtualBackend
-from tests.unit.sender.exchanges import SETTINGS, Noted, frame
+from tests.unit.sender.exchanges import SETTINGS, RecordedExchange, frame
 
 BROKER = Address(7, "host", 9092)
 REQUEST = frame(b"a request")
 
 
 class Server(Protocol):
-    """What accepts the broker's connections."""
+    """Accepts the broker's connections."""
 
     def accept(self) -> ServerEnd:
-        """The far end of a new one."""
+        """The server's end of a new connection."""
         ...
 
 
@@ -60,13 +60,13 @@ class BrokerRig:
         return self.backend.connections[-1]
 
     def poll(self) -> None:
-        """Move what there is to move, at the present moment."""
+        """Exchange all pending bytes without advancing the clock."""
         for readiness in self.mistakes.poll(0):
             if readiness.transport is self.broker.transport:
                 self.broker.receive(self.clock.now, readable=readiness.readable)
 
     def connect(self) -> None:
-        """Up to the end of the handshake."""
+        """Connect and complete the handshake."""
         self.broker.connect(self.clock.now)
         for _ in range(200):
             self.poll()
@@ -74,13 +74,13 @@ class BrokerRig:
                 return
         raise AssertionError(f"not usable: {self.errors}")
 
-    def send(self) -> Noted:
-        exchange = Noted(REQUEST)
+    def send(self) -> RecordedExchange:
+        exchange = RecordedExchange(REQUEST)
         self.broker.send(exchange, self.clock.now)
         return exchange
 
     def next_event(self) -> float:
-        """Seconds until the broker needs a look although no byte moved."""
+        """Seconds until the broker's next deadline."""
         return self.broker.next_deadline(self.clock.now) - self.clock.now
 
     def pass_time(self, seconds: float) -> None:

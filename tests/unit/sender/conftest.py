@@ -1,4 +1,4 @@
-"""One broker; and what tests queue for a sender that they drive by hand has an end."""
+"""A scripted broker; records that are still queued at the end of a test are failed."""
 
 from __future__ import annotations
 

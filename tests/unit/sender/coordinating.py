@@ -1,4 +1,4 @@
-"""A coordinator that is scripted answer by answer, and the sender's side of a transaction."""
+"""A coordinator with scripted answers, and the sender's side of a transaction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MEMBER = GroupMetadata("group")
 
 
 class Dialogue:
-    """``implicit``: the brokers add partitions themselves. ``undrained``: records are under way."""
+    """``implicit``: brokers add partitions themselves. ``undrained``: records are in flight."""
 
     def __init__(self, *, implicit: bool, network: Any = None) -> None:
         self.undrained = False
@@ -54,7 +54,7 @@ class Dialogue:
         self.upgrade(2 if implicit else 1)
 
     def upgrade(self, level: int) -> None:
-        """The cluster's feature has this level from now on."""
+        """Set the cluster's level of the feature ``transaction.version``."""
         self._upgrades += 1
         self.transactions.on_api_versions(
             ApiVersions({}, {"transaction.version": level}, self._upgrades)
@@ -74,21 +74,21 @@ class Dialogue:
         return ask
 
     def expect(self, kind: ApiKey) -> Any:
-        """The question that is due, which is one of this kind, and is sent now."""
+        """Send the request that is due, which must be of this kind."""
         ask = self.due()
         assert ask.api is kind
         self.coordination.leaves(ask)
         return ask
 
     def answer(self, kind: ApiKey, code: int = 0) -> Reaction | None:
-        """The question that is due gets the usual answer, or a code; time passes after an end."""
+        """Answer the request that is due as usual, or with an error code."""
         ask = self.expect(kind)
         left = self.coordination.take(ask, self.reply(ask, code), 0.0)
         self.coordination.release_hold()
         return left
 
     def lose(self, kind: ApiKey, *, sent: bool = True) -> None:
-        """The connection is lost before the question that is due is answered."""
+        """Lose the connection before the request that is due is answered."""
         error = ConnectionLost("the connection broke")
         self.coordination.failed(self.expect(kind), error, 0.0, sent=sent)
 
@@ -115,7 +115,7 @@ class Dialogue:
         self.hear(Call.INIT)
 
     def begin(self, *partitions: TopicPartition) -> None:
-        """A transaction with records for these partitions, all of them stored."""
+        """Begin a transaction and store a record in each of these partitions."""
         self.coordination.release_hold()
         self.transactions.begin()
         for tp in partitions:
@@ -131,7 +131,7 @@ class Dialogue:
         self.finish(Call.ABORT)
 
     def finish(self, call: Call) -> None:
-        """Commit or abort, whatever that takes."""
+        """Commit or abort, and answer every request."""
         self.transactions.start(call)
         while (ask := self.next_ask()) is not None:
             self.answer(ask.api)
@@ -139,5 +139,5 @@ class Dialogue:
 
     def hear(self, call: Call) -> None:
         pending = self.transactions.start(call)
-        assert pending.ended.is_open, "it goes on"
+        assert pending.ended.is_open, "the call has not ended"
         self.transactions.heard(pending)

@@ -1,4 +1,4 @@
-"""Requests that note what becomes of them, and the bytes a broker would answer."""
+"""Requests that record their outcome, and the bytes of a broker's responses."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SETTINGS = BrokerSettings(
 )
 
 
-class Noted(Exchange):
-    """An Exchange: ``ends`` gets "answered" or "failed", with what it was given."""
+class RecordedExchange(Exchange):
+    """``ends`` gets ("answered", body) or ("failed", sent)."""
 
     def __init__(
         self,
@@ -62,16 +62,16 @@ class Noted(Exchange):
         self.ends.append(("failed", sent))
 
 
-class Unwritable(Noted):
-    """Its encoding fails with ``mistake``; ``errors`` gets what it was failed with."""
+class Unwritable(RecordedExchange):
+    """Its encoding raises ``cause``; ``errors`` gets the error it failed with."""
 
-    def __init__(self, mistake: Exception) -> None:
+    def __init__(self, cause: Exception) -> None:
         super().__init__()
         self.errors: list[KprodError] = []
-        self._mistake = mistake
+        self._cause = cause
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> Buffers:
-        raise self._mistake
+        raise self._cause
 
     def failed(self, error: KprodError, now: float, *, sent: bool) -> None:
         super().failed(error, now, sent=sent)
@@ -79,12 +79,12 @@ class Unwritable(Noted):
 
 
 def frame(message: bytes) -> bytes:
-    """A message with its size."""
+    """A message with its size prefix."""
     return len(message).to_bytes(4, "big") + message
 
 
 def answer(correlation_id: int, body: bytes) -> bytes:
-    """A response with header version 1, the one of the newest versions."""
+    """A response with header version 1."""
     return frame(correlation_id.to_bytes(4, "big") + b"\x00" + body)
 
 
@@ -96,7 +96,7 @@ def handshake_answer(correlation_id: int, version: int = 4, error: int = 0) -> b
 
 
 def able(connection: BrokerConnection, now: float) -> bool:
-    """Whether a request handed over at this time would leave at once."""
+    """Whether the connection takes a request at this time."""
     connection.pass_time(now)
     return connection.can_send
 
@@ -110,7 +110,7 @@ def opened(max_in_flight: int = 5) -> BrokerConnection:
 
 
 def write(connection: BrokerConnection) -> bytes:
-    """Everything that waits to be written, taken by the socket."""
+    """Write all pending output; the bytes."""
     data = b"".join(connection.pending_output())
     connection.wrote(len(data), NOW)
     return data

@@ -1,4 +1,4 @@
-"""The far end of a connection as bytes: what came is kept, what goes back is the test's choice."""
+"""A server that records requests as bytes; the test chooses the responses."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from tests.unit.sender.exchanges import handshake_answer
 
 
 class RawServer:
-    """Accepts connections; ``ends`` are theirs. Answers handshakes unless ``shakes`` is False."""
+    """Accepts connections, and answers their handshakes if ``handshakes``."""
 
-    def __init__(self, *, shakes: bool = True) -> None:
-        self.shakes = shakes
+    def __init__(self, *, handshakes: bool = True) -> None:
+        self.handshakes = handshakes
         self.ends: list[RawEnd] = []
 
     def accept(self) -> ServerEnd:
-        self.ends.append(RawEnd(self.shakes))
+        self.ends.append(RawEnd(self.handshakes))
         return self.ends[-1]
 
 
 class RawEnd:
-    """One accepted connection; ``frames`` are the messages that came complete, without size."""
+    """One accepted connection; ``frames`` are the received messages without their sizes."""
 
-    def __init__(self, shakes: bool) -> None:
+    def __init__(self, handshakes: bool) -> None:
         self.frames: list[bytes] = []
-        self._shakes = shakes
+        self._handshakes = handshakes
         self._reader = FrameReader()
 
     def receive(self, data: bytes) -> bytes:
         first = not self.frames
         self.frames += [bytes(message) for message in self._reader.feed(data)]
-        return handshake_answer(0) if self._shakes and first and self.frames else b""
+        return handshake_answer(0) if self._handshakes and first and self.frames else b""

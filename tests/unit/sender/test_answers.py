@@ -1,4 +1,4 @@
-"""Answers that say more, less or other than was asked, and brokers that lack what is needed."""
+"""Responses with unexpected content, and brokers that lack a needed API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kprod.wire.transactions import (
     decode_txn_offset_commit_response,
 )
 from kprod.wire.versions import ApiKey
-from tests.support import hostile_answers as told
+from tests.support import hostile_answers as hostile
 from tests.support.entered import entered
 from tests.support.scripted_cluster import OFFERED, Answer, Heard, ScriptedBroker, ScriptedCluster
 from tests.support.sender_rig import SenderRig, rig_of
@@ -37,7 +37,7 @@ def broker() -> ScriptedBroker:
 
 
 def as_if_asked(*partitions: int, topic: str = "t") -> Answer:
-    """Answer as if the request had named these partitions, with its own records in each."""
+    """Answer as if the request had these partitions, each with the records it sent."""
 
     def answer(broker: ScriptedBroker, heard: Heard) -> bytes:
         body = heard.body
@@ -53,9 +53,9 @@ def as_if_asked(*partitions: int, topic: str = "t") -> Answer:
 @pytest.mark.parametrize(
     "answer",
     [
-        pytest.param(as_if_asked(0, 1), id="one more"),
-        pytest.param(as_if_asked(1, 0), id="one more, first"),
-        pytest.param(as_if_asked(0, 0), id="one twice"),
+        pytest.param(as_if_asked(0, 1), id="additional"),
+        pytest.param(as_if_asked(1, 0), id="additional, first"),
+        pytest.param(as_if_asked(0, 0), id="repeated"),
     ],
 )
 def test_results_for_partitions_not_in_the_request_are_ignored(
@@ -74,7 +74,7 @@ def test_results_for_partitions_not_in_the_request_are_ignored(
 
 
 def garbage(_: ScriptedBroker, heard: Heard) -> bytes:
-    """The right correlation id, and then nonsense."""
+    """A correct correlation id followed by invalid bytes."""
     message = heard.correlation_id.to_bytes(4, "big") + b"\xff" * 40
     return len(message).to_bytes(4, "big") + message
 
@@ -97,7 +97,7 @@ def versions(broker: ScriptedBroker) -> list[int]:
 
 @pytest.fixture
 def modern(broker: ScriptedBroker) -> ScriptedBroker:
-    """It names topics by id."""
+    """A broker that identifies topics by id."""
     broker.offered[ApiKey.PRODUCE] = (3, 13)
     broker.cluster.topic_ids = {"t": UUID(int=1)}
     return broker
@@ -110,42 +110,42 @@ def test_a_topic_without_a_known_id_is_addressed_by_name(modern: ScriptedBroker)
     assert versions(modern) == [12]
 
 
-# Far more than was asked: little work, little kept, and records go on -----------------------------
+# Responses with far more than was requested -------------------------------------------------------
 
 
 LONG = replace(SETTINGS, max_frame_bytes=4 * 1024 * 1024)
-T = told.topic(b"t", [told.partition(0)])
-ONE = told.broker(1)
+T = hostile.topic(b"t", [hostile.partition(0)])
+ONE = hostile.broker(1)
 
 
 def test_metadata_with_far_more_than_was_requested_is_refused() -> None:
-    half = [told.partition(0, replicas=told.NOBODY)] * (MOST_PARTITIONS // 2 + 1)
-    too_many_topics = [T, *(told.topic(b"u", []) for _ in range(MOST_UNASKED + 1))]
-    too_many_brokers = [ONE, *map(told.broker, range(2, MOST_BROKERS + 2))]
+    half = [hostile.partition(0, replicas=hostile.NOBODY)] * (MOST_PARTITIONS // 2 + 1)
+    too_many_topics = [T, *(hostile.topic(b"u", []) for _ in range(MOST_UNASKED + 1))]
+    too_many_brokers = [ONE, *map(hostile.broker, range(2, MOST_BROKERS + 2))]
     for brokers, topics in (
         ([ONE], too_many_topics),
         (too_many_brokers, [T]),
-        ([ONE], [told.topic(b"t", half), told.topic(b"u", half)]),
+        ([ONE], [hostile.topic(b"t", half), hostile.topic(b"u", half)]),
     ):
         with pytest.raises(ProtocolError, match="the most to be expected"):
-            decode_metadata_response(12, memoryview(told.metadata(brokers, topics)), {"t"})
-    every = decode_metadata_response(12, memoryview(told.metadata([ONE], too_many_topics)))
-    assert len(every.topics) == MOST_UNASKED + 2, "where all were asked for"
+            decode_metadata_response(12, memoryview(hostile.metadata(brokers, topics)), {"t"})
+    every = decode_metadata_response(12, memoryview(hostile.metadata([ONE], too_many_topics)))
+    assert len(every.topics) == MOST_UNASKED + 2, "when all topics are requested"
 
 
 def test_topics_that_were_not_requested_are_not_kept() -> None:
-    """Nobody would ever forget them: what is out of use is what was in use."""
+    """Only topics that were used expire: others would be kept for ever."""
     cluster = ScriptedCluster({"t": [1]})
     broker = cluster.add(1)
     rig = SenderRig(cluster)
-    others = [told.topic(b"u%d" % number, [told.partition(0)]) for number in range(9)]
-    broker.next(ApiKey.METADATA, told.answering(told.metadata([ONE], [*others, T])))
+    others = [hostile.topic(b"u%d" % number, [hostile.partition(0)]) for number in range(9)]
+    broker.next(ApiKey.METADATA, hostile.answering(hostile.metadata([ONE], [*others, T])))
     rig.know("t")
     assert list(rig.sender.metadata.snapshot.topics) == ["t"]
 
 
 def calls_to_adopt(brokers: int) -> int:
-    """How many calls of functions it takes to adopt so many, half of them known before."""
+    """Function calls to adopt so many brokers, half of them already known."""
     rig = NetworkRig("boot")
     both = {n: Broker(n, f"h{n}", 9092) for n in range(2 * brokers)}
     rig.network.adopt({n: both[n] for n in range(brokers)})
@@ -159,17 +159,17 @@ def test_adopting_brokers_takes_linear_time() -> None:
     assert calls_to_adopt(800) < 5 * calls_to_adopt(200)
 
 
-MANY_ERRORS = [told.record_error(index) for index in range(11)]
+MANY_ERRORS = [hostile.record_error(index) for index in range(11)]
 PRODUCED = {
-    "partitions": told.produced([(b"t", [told.result(0)] * 12)]),
-    "partitions in topics": told.produced([(b"t", [told.result(0)])] * 12),
-    "topics": told.produced([(b"t", [])] * 12),
-    "record errors": told.produced([(b"t", [told.result(0, 87, MANY_ERRORS)])]),
-    "record errors in parts": told.produced(
-        [(b"t", [told.result(0, 87, MANY_ERRORS[:6]), told.result(0, 87, MANY_ERRORS[:5])])]
+    "partitions": hostile.produced([(b"t", [hostile.result(0)] * 12)]),
+    "partitions in topics": hostile.produced([(b"t", [hostile.result(0)])] * 12),
+    "topics": hostile.produced([(b"t", [])] * 12),
+    "record errors": hostile.produced([(b"t", [hostile.result(0, 87, MANY_ERRORS)])]),
+    "record errors in parts": hostile.produced(
+        [(b"t", [hostile.result(0, 87, MANY_ERRORS[:6]), hostile.result(0, 87, MANY_ERRORS[:5])])]
     ),
-    "leaders": told.produced(
-        [(b"t", [told.result(0)])], told.leaders([told.broker(n) for n in range(12)])
+    "leaders": hostile.produced(
+        [(b"t", [hostile.result(0)])], hostile.leaders([hostile.broker(n) for n in range(12)])
     ),
 }
 
@@ -197,26 +197,26 @@ def test_results_for_more_partitions_than_a_transaction_has_are_refused(decode: 
 
 
 def test_reading_from_one_broker_is_limited_per_iteration() -> None:
-    """What is not read in a turn is read in the next one, whether or not the backend says so."""
+    """The rest is read in the next iteration, even if the backend does not report it."""
     rig = BrokerRig(RawServer(), settings=LONG)
     rig.connect()
     exchange = rig.send()
     size = 5 * READS_PER_TURN * RECEIVE_BYTES // 2
     rig.transport.deliver(answer(1, bytes(size)))
     before = rig.metrics.node(rig.broker.address.node_id).bytes_in
-    for turn in range(1, 4):
+    for iteration in range(1, 4):
         assert exchange.ends == []
-        if turn == 1:
+        if iteration == 1:
             rig.poll()
         else:
-            assert rig.backend.wakes == turn - 1
+            assert rig.backend.wakes == iteration - 1
             rig.broker.fire(rig.clock.now)
         read = rig.metrics.node(rig.broker.address.node_id).bytes_in - before
-        assert read == min(turn * READS_PER_TURN * RECEIVE_BYTES, size + 9)
+        assert read == min(iteration * READS_PER_TURN * RECEIVE_BYTES, size + 9)
     assert exchange.ends == [("answered", bytes(size))]
 
 
-# Brokers that do not offer what a producer needs --------------------------------------------------
+# Brokers that do not offer a needed API -----------------------------------------------------------
 
 
 NEEDED = [ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID]
@@ -238,7 +238,7 @@ def test_records_wait_while_a_broker_does_not_offer_a_needed_api(
 
 def test_records_wait_while_no_usable_produce_version_is_offered(broker: ScriptedBroker) -> None:
     rig = SenderRig(broker.cluster)
-    broker.offered[ApiKey.PRODUCE] = (13, 13)  # these name topics by ids, and there are none
+    broker.offered[ApiKey.PRODUCE] = (13, 13)  # needs topic ids, and there are none
     rig.know("t")
     futures = [rig.queue() for _ in range(3)]
     assert not rig.run(lambda: any(future.is_done for future in futures), seconds=20)

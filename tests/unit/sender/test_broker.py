@@ -1,4 +1,4 @@
-"""One broker's connection: made when asked, given up when too slow, remade after a pause."""
+"""One broker's connection: opened on request, closed at timeouts, reopened after a back-off."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, telling
 from tests.support.virtual_backend import VirtualBackend
 from tests.unit.sender.broker_rig import REQUEST, BrokerRig
-from tests.unit.sender.exchanges import SETTINGS, Noted, answer, frame
+from tests.unit.sender.exchanges import SETTINGS, RecordedExchange, answer, frame
 from tests.unit.sender.raw_server import RawServer
 
 # Failures -----------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def test_a_successful_request_resets_the_back_off_and_a_handshake_does_not(
     for delay in delays:
         rig.connect()
         if sent is not None:
-            request = Noted(REQUEST, expects_response=sent == "answered")
+            request = RecordedExchange(REQUEST, expects_response=sent == "answered")
             rig.broker.send(request, rig.clock.now)
         if sent == "answered":
             rig.transport.deliver(answer(1, b""))
@@ -61,8 +61,8 @@ def test_a_successful_request_resets_the_back_off_and_a_handshake_does_not(
         rig.clock.advance(1)
 
 
-class Lends(Noted):
-    """Its bytes are a view of pooled memory; notes whether that was free when it ended."""
+class ViewingExchange(RecordedExchange):
+    """Its bytes are a view of pooled memory; records the number of views at its end."""
 
     def __init__(self, buffer: PooledBuffer, *, expects_response: bool) -> None:
         super().__init__(expects_response=expects_response)
@@ -82,7 +82,7 @@ class Lends(Noted):
 
 @pytest.mark.parametrize("end", ["sent", "the connection is cut", "the transport fails"])
 def test_no_view_of_a_request_is_left_when_it_ends(end: str) -> None:
-    """Also while its error is kept."""
+    """Also while its error exists."""
     rig = BrokerRig(RawServer())
     rig.connect()
     buffer = BufferPool(1000, 100).allocate(100, 0)
@@ -91,7 +91,7 @@ def test_no_view_of_a_request_is_left_when_it_ends(end: str) -> None:
         rig.mistakes.failing = ["send"]
     elif end == "the connection is cut":
         rig.transport.cut()
-    request = Lends(buffer, expects_response=end != "sent")
+    request = ViewingExchange(buffer, expects_response=end != "sent")
     rig.broker.send(request, rig.clock.now)
     assert request.views_at_end == [0]
     assert len(rig.errors) == (end != "sent")
@@ -119,7 +119,7 @@ def test_only_a_connection_lost_with_unanswered_requests_is_logged(
     assert "broker 7 at host:9092 is connected again after 1 s" in caplog.messages[1]
 
 
-# A transport that is not ours, and has a mistake in it --------------------------------------------
+# A custom transport that raises -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("call", ["dial", "advance", "send", "receive", "watch"])
@@ -152,11 +152,11 @@ def test_an_exception_while_closing_still_fails_requests_in_flight(call: str) ->
     assert len(rig.errors) == 1
 
 
-# When time runs out -------------------------------------------------------------------------------
+# Timeouts -----------------------------------------------------------------------------------------
 
 
 class NeverConnects(VirtualBackend):
-    """Dials, and hears nothing from the other end."""
+    """Dials, and the server never accepts."""
 
     def dial(self, host: str, port: int) -> MemoryTransport:
         transport = super().dial(host, port)
@@ -179,7 +179,7 @@ def test_connecting_is_given_up_after_the_setup_timeout_which_doubles_up_to_a_li
 
 
 def test_the_setup_timeout_covers_the_handshake() -> None:
-    rig = BrokerRig(RawServer(shakes=False))
+    rig = BrokerRig(RawServer(handshakes=False))
     rig.broker.connect(rig.clock.now)
     rig.poll()
     assert not rig.broker.can_send
@@ -191,16 +191,16 @@ def test_the_setup_timeout_covers_the_handshake() -> None:
 
 
 def test_an_established_connection_resets_the_setup_timeout() -> None:
-    server = RawServer(shakes=False)
+    server = RawServer(handshakes=False)
     rig = BrokerRig(server)
     rig.broker.connect(rig.clock.now)
     rig.pass_time(10)
     rig.clock.advance(1)
-    server.shakes = True
+    server.handshakes = True
     rig.connect()
     rig.transport.cut()
     rig.poll()
-    server.shakes = False
+    server.handshakes = False
     rig.clock.advance(1)
     rig.broker.connect(rig.clock.now)
     assert rig.next_event() == 10
@@ -225,7 +225,7 @@ def test_the_request_timeout_does_not_run_while_bytes_are_being_written() -> Non
     backend = VirtualBackend(FakeClock(), {("host", 9092): server.accept}, send_chunk=10)
     rig = BrokerRig(server, backend)
     rig.connect()
-    request = Noted(frame(b"x" * 91))  # ten pieces of ten bytes
+    request = RecordedExchange(frame(b"x" * 91))  # ten chunks of ten bytes
     rig.broker.send(request, rig.clock.now)
     for _ in range(8):
         rig.pass_time(29)
@@ -237,7 +237,7 @@ def test_the_request_timeout_does_not_run_while_bytes_are_being_written() -> Non
     assert request.ends == [("failed", True)]
 
 
-# Logins that are asked for again and again, or take their time ------------------------------------
+# Repeated and slow logins -------------------------------------------------------------------------
 
 
 LIFETIME_MS = 10_000
@@ -245,7 +245,7 @@ SASL = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
 
 
 def login_server() -> ScriptedBroker:
-    """Lets everybody in, for ten seconds."""
+    """Accepts every login, for ten seconds."""
     server = ScriptedCluster().add(7, "host")
     server.offered |= SASL
     server.next(ApiKey.SASL_HANDSHAKE, *[telling(mechanisms=("ONCE",))] * 100)
@@ -264,10 +264,10 @@ def at_once(host: str, wake: Callable[[], None]) -> Steps:
 
 
 class NeverReady:
-    """A provider that does not answer."""
+    """A login provider that does not answer."""
 
     def begin(self, challenge: bytes | None) -> None:
-        """Nothing comes of it."""
+        """Do nothing."""
 
     def take(self) -> Message | None:
         return None
@@ -281,7 +281,7 @@ def rig_with(
 
 
 def test_repeated_logins_do_not_keep_an_idle_connection_open() -> None:
-    """Else none would end where logins are repeated more often than what is idle is closed."""
+    """Logins may be repeated more often than idle connections are closed."""
     server = login_server()
     rig = rig_with(at_once, server)
     began = rig.clock.now

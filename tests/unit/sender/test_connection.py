@@ -1,4 +1,4 @@
-"""One connection as bytes: its requests and responses, and the handshake and login before them."""
+"""One connection as bytes: handshake, login, requests and responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.scripted_cluster import OFFERED, api_keys
 from tests.unit.sender.exchanges import (
     NOW,
     SETTINGS,
-    Noted,
+    RecordedExchange,
     able,
     answer,
     frame,
@@ -45,8 +45,8 @@ def established(max_in_flight: int = 5) -> BrokerConnection:
     return connection
 
 
-def send(connection: BrokerConnection, *exchanges: Noted) -> None:
-    """Hand over and write each in turn."""
+def send(connection: BrokerConnection, *exchanges: RecordedExchange) -> None:
+    """Send and write each of them."""
     for exchange in exchanges:
         connection.send(exchange, NOW)
         write(connection)
@@ -57,7 +57,7 @@ def send(connection: BrokerConnection, *exchanges: Noted) -> None:
 
 def test_a_response_to_an_unsent_request_is_refused() -> None:
     connection = established()
-    request = Noted()
+    request = RecordedExchange()
     connection.send(request, NOW)
     connection.wrote(3, NOW)
     with pytest.raises(ProtocolError, match="not fully sent"):
@@ -69,7 +69,7 @@ def test_a_response_to_an_unsent_request_is_refused() -> None:
 @pytest.mark.parametrize("answered", [0, 2, 7], ids=["an earlier", "a later", "none"])
 def test_a_response_out_of_order_is_refused(answered: int) -> None:
     connection = established()
-    oldest, later = Noted(), Noted()
+    oldest, later = RecordedExchange(), RecordedExchange()
     send(connection, oldest, later)
     with pytest.raises(ProtocolError, match="1 is the oldest"):
         connection.received(answer(answered, b"?"), NOW)
@@ -79,7 +79,7 @@ def test_a_response_out_of_order_is_refused(answered: int) -> None:
 
 def test_a_request_with_an_unreadable_response_fails_when_the_connection_closes() -> None:
     connection = established()
-    request = Noted(refuses=True)
+    request = RecordedExchange(refuses=True)
     send(connection, request)
     with pytest.raises(ProtocolError):
         connection.received(answer(1, b"?"), NOW)
@@ -90,7 +90,7 @@ def test_a_request_with_an_unreadable_response_fails_when_the_connection_closes(
 
 def test_requests_offered_to_a_transport_fail_as_possibly_sent() -> None:
     connection = established()
-    offered, queued = Noted(), Noted()
+    offered, queued = RecordedExchange(), RecordedExchange()
     connection.send(offered, NOW)
     connection.offered()
     connection.send(queued, NOW)
@@ -101,8 +101,8 @@ def test_requests_offered_to_a_transport_fail_as_possibly_sent() -> None:
     ]
 
 
-class ClosesConnection(Noted):
-    """Its answer makes its owner close the connection, as a new broker list may."""
+class ClosesConnection(RecordedExchange):
+    """Its answer closes the connection, as a new list of brokers may."""
 
     def __init__(self, connection: BrokerConnection) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class ClosesConnection(Noted):
 
 def test_a_request_whose_answer_closes_the_connection_ends_once() -> None:
     connection = established()
-    first, second = ClosesConnection(connection), Noted()
+    first, second = ClosesConnection(connection), RecordedExchange()
     send(connection, first, second)
     connection.received(answer(1, b"one") + answer(2, b"two"), NOW)
     assert first.ends == [("answered", b"one")]
@@ -125,7 +125,7 @@ def test_a_request_whose_answer_closes_the_connection_ends_once() -> None:
 
 def test_no_request_is_sent_behind_a_partly_written_one() -> None:
     connection = established()
-    connection.send(Noted(b"request"), NOW)
+    connection.send(RecordedExchange(b"request"), NOW)
     connection.wrote(6, NOW)
     assert not able(connection, NOW)
     connection.wrote(1, NOW)
@@ -135,11 +135,11 @@ def test_no_request_is_sent_behind_a_partly_written_one() -> None:
 def test_buffers_of_a_request_are_written_without_a_copy() -> None:
     connection = established()
     records = b"record batch"
-    connection.send(Noted(b"header", records), NOW)
+    connection.send(RecordedExchange(b"header", records), NOW)
     assert connection.pending_output()[1] is records
 
 
-# Throttling, age and the end ----------------------------------------------------------------------
+# Throttling and waiting time ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_throttled_connection_sends_nothing_for_the_throttle_time(
     throttle_ms: int, seconds: float
 ) -> None:
     connection = established()
-    send(connection, Noted(throttle_ms=throttle_ms))
+    send(connection, RecordedExchange(throttle_ms=throttle_ms))
     connection.received(answer(1, b""), NOW)
     assert connection.throttled_for(NOW) == seconds
     assert able(connection, NOW) == (seconds == 0.0)
@@ -158,7 +158,7 @@ def test_a_throttled_connection_sends_nothing_for_the_throttle_time(
 
 def test_the_throttle_time_of_an_old_broker_is_ignored() -> None:
     connection = established()
-    asked = Noted(throttle_ms=5_000, version_cap=5)
+    asked = RecordedExchange(throttle_ms=5_000, version_cap=5)
     send(connection, asked)
     connection.received(frame(b"\x00\x00\x00\x01"), NOW)
     assert (asked.versions, asked.ends) == ([5], [("answered", b"")])
@@ -168,23 +168,23 @@ def test_the_throttle_time_of_an_old_broker_is_ignored() -> None:
 def test_the_waiting_time_is_that_of_the_oldest_request() -> None:
     connection = established()
     assert connection.waiting_since() is None
-    connection.send(Noted(b"request"), NOW)
+    connection.send(RecordedExchange(b"request"), NOW)
     assert connection.waiting_since() == NOW
     connection.wrote(3, NOW + 2)
     assert connection.waiting_since() == NOW + 2
     connection.wrote(4, NOW + 3)
-    connection.send(Noted(), NOW + 5)
+    connection.send(RecordedExchange(), NOW + 5)
     assert connection.waiting_since() == NOW + 3
 
 
 def test_the_throttle_time_does_not_count_as_waiting_time() -> None:
     connection = established()
-    send(connection, Noted(throttle_ms=5_000), Noted())
+    send(connection, RecordedExchange(throttle_ms=5_000), RecordedExchange())
     connection.received(answer(1, b""), NOW + 1)
     assert connection.waiting_since() == NOW + 6
 
 
-# The first exchange finds out which versions the broker speaks ------------------------------------
+# Negotiation of versions --------------------------------------------------------------------------
 
 
 ERROR_35 = b"\x00\x23"
@@ -195,7 +195,7 @@ def api_and_version(request: bytes) -> tuple[int, int]:
 
 
 def fallback(correlation_id: int, ranges: bytes) -> bytes:
-    """What a broker says that does not know our version: error 35 in the layout of version 0."""
+    """Error 35 in the layout of version 0, for a version that the broker does not know."""
     return frame(correlation_id.to_bytes(4, "big") + ERROR_35 + ranges)
 
 
@@ -209,14 +209,14 @@ def test_nothing_can_be_sent_before_the_handshake_is_over() -> None:
     connection = opened()
     assert not able(connection, NOW)
     with pytest.raises(UnsupportedVersionError):
-        connection.send(Noted(), NOW)
+        connection.send(RecordedExchange(), NOW)
     assert len(connection.unanswered) == 1
 
 
 @pytest.mark.parametrize(
     ("ranges", "version"),
     [
-        pytest.param(offered(0, 3), 3, id="its last"),
+        pytest.param(offered(0, 3), 3, id="its highest"),
         pytest.param(offered(0, 0), 0, id="its only one"),
         pytest.param(b"", 0, id="nothing"),
         pytest.param(b"\x00\x00\x00\x00", 0, id="no ranges"),
@@ -246,24 +246,24 @@ def test_a_broker_that_refuses_every_version_of_api_versions_is_an_error() -> No
         connection.received(fallback(4, offered(0, 4)), NOW)
 
 
-# A login: what brokers may say meanwhile, and what they may not -----------------------------------
+# Logins -------------------------------------------------------------------------------------------
 
 
 SASL = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
 
 
-class Talks:
-    """A mechanism that answers everything, for as long as the broker likes."""
+class Chatty:
+    """A mechanism that answers every challenge until ``done``."""
 
     def respond(self, challenge: bytes | None) -> bytes | None:
         return None if challenge == b"done" else b"message"
 
 
 class Rig:
-    """A connection in the middle of its login, after ``rounds`` of it, and the broker's part."""
+    """A connection during its login, after ``rounds`` responses, and the broker's side."""
 
     def __init__(self, rounds: int = 0) -> None:
-        mechanism = Mechanism("TALKS", lambda host: Talks())
+        mechanism = Mechanism("TALKS", lambda host: Chatty())
 
         def start(host: str, wake: Callable[[], None]) -> Steps:
             return InlineSteps(Begun(mechanism, host))
@@ -285,12 +285,12 @@ class Rig:
         write(self.connection)
 
     def shake(self, now: float = NOW, **values: Any) -> None:
-        told = {"mechanisms": ("TALKS",), **values}
-        self.answer(bytes(response(ApiKey.SASL_HANDSHAKE, 1, **told)), now, b"")
+        fields = {"mechanisms": ("TALKS",), **values}
+        self.answer(bytes(response(ApiKey.SASL_HANDSHAKE, 1, **fields)), now, b"")
 
     def go_on(self, now: float = NOW, **values: Any) -> None:
-        told = {"error_message": None, "auth_bytes": b"done", **values}
-        self.answer(bytes(response(ApiKey.SASL_AUTHENTICATE, 2, **told)), now)
+        fields = {"error_message": None, "auth_bytes": b"done", **values}
+        self.answer(bytes(response(ApiKey.SASL_AUTHENTICATE, 2, **fields)), now)
 
     @classmethod
     def logged_in(cls) -> Rig:
@@ -330,13 +330,13 @@ def test_the_error_for_an_unsupported_mechanism_has_a_limited_length(
 
 COUNTS = [-1, -(2**31), 10**6, 2**31 - 1]
 SIZES = [b"\x80\x80\x80\x80\x08", b"\xff\xff\xff\xff\x0f", b"\x7f", b""]
-NOT_THERE = [
+IMPOSSIBLE_SIZES = [
     *((0, struct.pack(">hi", 0, count)) for count in COUNTS),
     *((1, b"\x00" + bytes(3) + size) for size in SIZES),
 ]
 
 
-@pytest.mark.parametrize(("rounds", "body"), NOT_THERE)
+@pytest.mark.parametrize(("rounds", "body"), IMPOSSIBLE_SIZES)
 def test_impossible_sizes_in_login_responses_are_refused(rounds: int, body: bytes) -> None:
     rig = Rig(rounds)
     with pytest.raises(ProtocolError):
@@ -367,7 +367,7 @@ def test_an_error_code_during_the_login_fails_it_with_a_printable_message(code: 
 def test_frames_that_are_too_large_before_the_end_of_the_login_are_refused(
     rounds: int, size: int
 ) -> None:
-    """Refused by their size: none of it has to come, and no memory is taken for it."""
+    """By their size alone, before any of their bytes."""
     with pytest.raises(ProtocolError, match="a frame of"):
         Rig(rounds).connection.received(struct.pack(">i", size), NOW)
 
@@ -386,12 +386,12 @@ def test_a_response_without_a_request_is_refused() -> None:
 
 
 def test_requests_in_flight_are_answered_when_the_login_is_repeated() -> None:
-    """The broker answers in order: first those, then what the login asked (KIP-368)."""
+    """The broker answers in order: first those, then the login (KIP-368)."""
     rig = Rig.logged_in()
-    sent = [Noted(), Noted()]
+    sent = [RecordedExchange(), RecordedExchange()]
     send(rig.connection, *sent)
     assert rig.connection.next_change - NOW == pytest.approx(9)
-    assert not able(rig.connection, NOW + 9)  # what is sent now might come after the end
+    assert not able(rig.connection, NOW + 9)  # it might arrive after the session has expired
     rig.log_in_again()
     rig.answer(b"one", NOW + 9)
     rig.answer(b"two", NOW + 9)
@@ -405,7 +405,7 @@ def test_requests_in_flight_are_answered_when_the_login_is_repeated() -> None:
 
 def test_the_wait_for_a_repeated_login_begins_after_the_throttle_time() -> None:
     rig = Rig.logged_in()
-    send(rig.connection, Noted(throttle_ms=60_000))
+    send(rig.connection, RecordedExchange(throttle_ms=60_000))
     rig.answer(b"", NOW)
     rig.log_in_again()
     assert rig.connection.waiting_since() == NOW + 60
@@ -420,7 +420,7 @@ def test_a_refused_repeated_login_is_an_authentication_error() -> None:
 
 
 def test_a_repeated_login_refused_as_too_early_is_a_lost_connection() -> None:
-    """Nobody has refused who we are, nor is the port one without logins."""
+    """The credentials were not refused, nor is the port one without logins."""
     rig = Rig.logged_in()
     rig.log_in_again()
     with pytest.raises(ConnectionLost, match="no other login"):
@@ -429,7 +429,7 @@ def test_a_repeated_login_refused_as_too_early_is_a_lost_connection() -> None:
 
 @pytest.mark.parametrize("seconds", [0.001, 0.05, 0.9])
 def test_a_login_is_not_repeated_within_the_minimum_of_apache_kafka(seconds: float) -> None:
-    """Its clock begins before our handshake is answered. What is sent meanwhile it would refuse."""
+    """Its clock starts before the handshake is answered; it refuses requests sent meanwhile."""
     rig = Rig()
     rig.shake(NOW + 0.3)
     rig.go_on(NOW + 0.3, session_lifetime=round(seconds * 1000))

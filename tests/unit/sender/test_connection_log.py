@@ -1,4 +1,4 @@
-"""The log tells of every trouble, and of none too often."""
+"""Failures of connections and records are logged, at a limited rate."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def log() -> ConnectionLog:
     return ConnectionLog("my-client")
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Other tests may have left a producer in this process, which writes to the same log."""
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Messages of this client; producers of other tests may write to the same log."""
     return [message for message in caplog.messages if message.startswith("my-client: ")]
 
 
@@ -28,7 +28,7 @@ def test_repeated_failures_are_counted_and_logged_each_minute(
     for second in range(int(INTERVAL) * 3 + 1):
         log.seldom(ONE, "refused", float(second), "failures")
     again = "my-client: refused (59 more failures in the last 60 s)"
-    assert told(caplog) == ["my-client: refused", again, again, again]
+    assert logged(caplog) == ["my-client: refused", again, again, again]
 
 
 TIMEOUT = DeliveryTimeoutError("not acknowledged")
@@ -40,8 +40,8 @@ def test_further_failed_records_of_a_topic_are_counted_for_a_minute(
     for _ in range(3):
         log.unobserved("t", 7, TIMEOUT, 0.0)
     log.unobserved("t", 1, TIMEOUT, INTERVAL)
-    assert len(told(caplog)) == 2
-    assert told(caplog)[1].endswith("(14 more records in the last 60 s)")
+    assert len(logged(caplog)) == 2
+    assert logged(caplog)[1].endswith("(14 more records in the last 60 s)")
 
 
 def test_each_topic_is_logged_even_beyond_the_number_of_kept_topics(
@@ -49,7 +49,7 @@ def test_each_topic_is_logged_even_beyond_the_number_of_kept_topics(
 ) -> None:
     for number in range(KEPT + 1):
         log.unobserved(f"t{number}", 1, TIMEOUT, 0.0)
-    assert len(told(caplog)) == KEPT + 1
+    assert len(logged(caplog)) == KEPT + 1
 
 
 def test_a_raised_connection_error_is_not_logged_as_well(

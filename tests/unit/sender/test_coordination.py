@@ -1,4 +1,4 @@
-"""What is asked of coordinators, in which order, and what each of their answers leads to."""
+"""Requests to coordinators: their order, and the effect of each answer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def ready(implicit: bool) -> Dialogue:
 
 @BOTH
 def test_the_next_transaction_waits_a_moment_for_the_markers_of_the_last(implicit: bool) -> None:
-    """Its markers are on their way: what comes before them would have to wait for long."""
+    """Brokers are still writing its markers: a request before these would wait for long."""
     dialogue = ready(implicit)
     dialogue.begin(T0)
     dialogue.transactions.start(Call.COMMIT)
@@ -70,7 +70,7 @@ def test_the_next_transaction_waits_a_moment_for_the_markers_of_the_last(implici
 
 
 def test_the_back_off_grows_while_the_coordinator_keeps_moving() -> None:
-    """Each time it was found, the back-off began anew."""
+    """Finding the coordinator must not reset the back-off."""
     dialogue = Dialogue(implicit=True)
     dialogue.transactions.start(Call.INIT)
     pauses = []
@@ -83,36 +83,36 @@ def test_the_back_off_grows_while_the_coordinator_keeps_moving() -> None:
     assert pauses[0] < pauses[1] < pauses[2]
 
 
-class Silent:
-    """The brokers, of which one has asked for a silence until ``until``."""
+class Throttling:
+    """A network whose broker throttles until ``until``."""
 
     def __init__(self, until: float) -> None:
         self.until = until
         self.waiting: dict[Any, None] = {}
         self.asked: list[ApiKey] = []
 
-    def broker(self, _node_id: int) -> Silent:
+    def broker(self, _node_id: int) -> Throttling:
         return self
 
-    def any_usable(self, _now: float) -> Silent:
+    def any_usable(self, _now: float) -> Throttling:
         return self
 
-    def ready(self, _broker: Silent, now: float) -> bool:
+    def ready(self, _broker: Throttling, now: float) -> bool:
         return now >= self.until
 
     def silent_for(self, now: float) -> float:
         return max(0.0, self.until - now)
 
     def trouble(self, now: float) -> KprodError | None:
-        return KprodError("it asks for silence") if now < self.until else None
+        return KprodError("throttled") if now < self.until else None
 
     def send(self, ask: Ask, _now: float) -> None:
         self.asked.append(ask.api)
 
 
 def test_a_throttling_coordinator_is_waited_for() -> None:
-    """It was given up, and found again, for as long as the silence lasted."""
-    network = Silent(until=5.0)
+    """It must not be looked up again meanwhile."""
+    network = Throttling(until=5.0)
     dialogue = Dialogue(implicit=True, network=network)
     dialogue.transactions.start(Call.INIT)
     coordination = dialogue.coordination
@@ -168,7 +168,7 @@ def test_an_abort_without_added_partitions_sends_no_request(sent: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "verdict"),
+    ("code", "expected"),
     [
         (47, TransactionAbortableError),
         (87, TransactionAbortableError),
@@ -181,15 +181,15 @@ def test_an_abort_without_added_partitions_sends_no_request(sent: bool) -> None:
 )
 @BOTH
 def test_a_failed_record_fails_its_transaction_by_its_error_code(
-    implicit: bool, code: int, verdict: type[TransactionError]
+    implicit: bool, code: int, expected: type[TransactionError]
 ) -> None:
     dialogue = ready(implicit)
     dialogue.begin(T0)
     dialogue.coordination.record_failed(BrokerError(code, "t-0"))
-    with pytest.raises(verdict) as caught:
+    with pytest.raises(expected) as caught:
         dialogue.transactions.start(Call.COMMIT)
-    assert type(caught.value) is verdict
-    if verdict is TransactionAbortableError:
+    assert type(caught.value) is expected
+    if expected is TransactionAbortableError:
         dialogue.abort()
         dialogue.begin(T0)
 
@@ -198,7 +198,7 @@ def test_a_failed_record_fails_its_transaction_by_its_error_code(
 def test_an_abort_succeeds_although_the_group_coordinator_is_refused(
     implicit: bool,
 ) -> None:
-    """Offsets need the group's coordinator; the call times out, and the application aborts."""
+    """The call that sends offsets times out, and the application aborts."""
     dialogue = ready(implicit)
     dialogue.begin(T0)
     dialogue.transactions.start_offsets(OFFSETS, MEMBER)
@@ -215,7 +215,7 @@ def test_an_abort_succeeds_although_the_group_coordinator_is_refused(
 
 @pytest.mark.parametrize("call", [Call.COMMIT, Call.ABORT])
 def test_a_completed_transaction_succeeds_although_the_next_epoch_is_refused(call: Call) -> None:
-    """The transaction is over; that another producer has taken over since is for later calls."""
+    """Another producer has taken over since: later calls raise that."""
     dialogue = ready(implicit=False)
     dialogue.transactions.begin()
     dialogue.coordination.admits(T0)
@@ -254,10 +254,10 @@ CODES += [82, 90, 120, 9999]
 def test_every_error_code_in_every_response(
     implicit: bool, kind: ApiKey, code: int, third: bool
 ) -> None:
-    """The state after it is what the table says, and after an abort the producer goes on."""
+    """The state is as in the table of reactions, and after an abort the producer goes on."""
     if implicit and kind in (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN):
         return  # protocol 1 only
-    dialogue = asked(kind, implicit=implicit)
+    dialogue = with_request_due(kind, implicit=implicit)
     if third:
         for _ in range(2):
             assert dialogue.answer(kind, 14) is Reaction.RETRY
@@ -283,8 +283,8 @@ def test_every_error_code_in_every_response(
         assert fenced is (expected is Reaction.FENCED)
 
 
-def asked(kind: ApiKey, *, implicit: bool) -> Dialogue:
-    """A dialogue in which a question of this kind is due."""
+def with_request_due(kind: ApiKey, *, implicit: bool) -> Dialogue:
+    """A dialogue in which a request of this kind is due."""
     dialogue = Dialogue(implicit=implicit)
     if kind is ApiKey.INIT_PRODUCER_ID:
         dialogue.transactions.start(Call.INIT)
@@ -306,7 +306,7 @@ def asked(kind: ApiKey, *, implicit: bool) -> Dialogue:
 
 
 def hear_all(dialogue: Dialogue) -> None:
-    """A commit that failed is heard of before anything else can be called."""
+    """A failed commit must raise before another call is possible."""
     try:
         dialogue.transactions.check(Call.ABORT)
     except Exception:
@@ -320,20 +320,20 @@ def hear_all(dialogue: Dialogue) -> None:
 def test_the_first_request_of_a_transaction_is_retried_soon_after_the_last_one(
     kind: ApiKey,
 ) -> None:
-    dialogue = asked(kind, implicit=False)
+    dialogue = with_request_due(kind, implicit=False)
     assert dialogue.answer(kind, 51) is Reaction.RETRY_SOON
     assert dialogue.answer(kind, 14) is Reaction.RETRY
 
 
-# Commits in protocol 2 that the coordinator's own abort was faster than ---------------------------
+# Commits in protocol 2 after the coordinator has aborted the transaction --------------------------
 
 
 TOO_LATE = pytest.mark.parametrize("code", [48, 90], ids=["before-KAFKA-20785", "KAFKA-20785"])
-"""What brokers answer to a commit that the coordinator's own abort was faster than."""
+"""Answers of brokers to a commit after the coordinator has aborted the transaction."""
 
 
-def refused(code: int) -> Dialogue:
-    """In protocol 2 a commit was answered with ``code``."""
+def with_refused_commit(code: int) -> Dialogue:
+    """A dialogue in protocol 2 whose commit was answered with ``code``."""
     dialogue = Dialogue(implicit=True)
     dialogue.initialize()
     dialogue.begin(T0)
@@ -345,11 +345,8 @@ def refused(code: int) -> Dialogue:
 
 @TOO_LATE
 def test_a_transaction_ended_by_its_coordinator_can_be_aborted_in_protocol_2(code: int) -> None:
-    """The coordinator takes an abort: nobody was fenced, and the producer knows its epoch.
-
-    Whether it was fenced is asked until it is told.
-    """
-    dialogue = refused(code)
+    """An abort, repeated until it is answered, shows that the producer was not fenced."""
+    dialogue = with_refused_commit(code)
     assert dialogue.answer(ApiKey.END_TXN, 51) is Reaction.RETRY
     dialogue.lose(ApiKey.END_TXN)
     asked = dialogue.expect(ApiKey.END_TXN)
@@ -358,7 +355,7 @@ def test_a_transaction_ended_by_its_coordinator_can_be_aborted_in_protocol_2(cod
     with pytest.raises(TransactionAbortableError):
         dialogue.hear(Call.COMMIT)
     dialogue.transactions.start(Call.ABORT)
-    assert dialogue.next_ask() is None, "it was aborted already"
+    assert dialogue.next_ask() is None, "already aborted"
     dialogue.hear(Call.ABORT)
     assert dialogue.producer.epoch == 1
     dialogue.begin(T0)
@@ -368,7 +365,7 @@ def test_a_transaction_ended_by_its_coordinator_can_be_aborted_in_protocol_2(cod
 @BOTH
 @pytest.mark.parametrize("call", [Call.COMMIT, Call.PREPARE])
 def test_a_renamed_producer_starts_as_a_new_one(implicit: bool, call: Call) -> None:
-    """Nothing of its last transaction is known to be added, and its epoch is not asked for."""
+    """Without the partitions of its last transaction, and without its epoch."""
     dialogue = ready(implicit)
     dialogue.begin(T0)
     dialogue.finish(call)
@@ -388,7 +385,7 @@ def test_a_renamed_producer_starts_as_a_new_one(implicit: bool, call: Call) -> N
 
 
 def test_no_transaction_begins_in_the_last_epoch() -> None:
-    """Nothing could fence its producer: what it leaves open would stay open for ever."""
+    """Nothing could fence its producer: an open transaction would stay open for ever."""
     dialogue = ready(implicit=True)
     dialogue.begin(T0)
     dialogue.transactions.start(Call.ABORT)
@@ -402,20 +399,20 @@ def test_no_transaction_begins_in_the_last_epoch() -> None:
     assert dialogue.producer[:2] == (41, 0)
 
 
-# What a group has committed, asked beside a transaction -------------------------------------------
+# Fetching committed offsets of a group during a transaction ---------------------------------------
 
 
 LONG = 20.0
 FOUND = CommittedOffset("t", 0, 4, b"note", 0)
 
 
-def fetching(dialogue: Dialogue) -> OffsetFetch:
-    question = OffsetFetch("group", (T0,))
-    dialogue.transactions.fetch(question)
-    return question
+def start_fetch(dialogue: Dialogue) -> OffsetFetch:
+    fetch = OffsetFetch("group", (T0,))
+    dialogue.transactions.fetch(fetch)
+    return fetch
 
 
-def told(dialogue: Dialogue, *codes: int, whole: int = 0) -> Reaction | None:
+def answer_fetch(dialogue: Dialogue, *codes: int, whole: int = 0) -> Reaction | None:
     ask = dialogue.expect(ApiKey.OFFSET_FETCH)
     offsets = [FOUND._replace(error_code=code) for code in codes]
     return dialogue.coordination.take(ask, OffsetsReply(offsets, whole, 0), 0.0)
@@ -423,57 +420,57 @@ def told(dialogue: Dialogue, *codes: int, whole: int = 0) -> Reaction | None:
 
 def test_offsets_are_fetched_in_every_state_without_changing_it() -> None:
     dialogue = Dialogue(implicit=True)
-    question = fetching(dialogue)
+    fetch = start_fetch(dialogue)
     assert dialogue.transactions.under_way
-    assert told(dialogue, 0) is None
-    assert question.ended.is_open
-    assert question.found == [FOUND]
+    assert answer_fetch(dialogue, 0) is None
+    assert fetch.ended.is_open
+    assert fetch.found == [FOUND]
     assert not dialogue.transactions.under_way
     dialogue.transactions.start(Call.INIT)
-    question = fetching(dialogue)
-    told(dialogue, 0)
-    assert question.found == [FOUND]
+    fetch = start_fetch(dialogue)
+    answer_fetch(dialogue, 0)
+    assert fetch.found == [FOUND]
     dialogue.expect(ApiKey.INIT_PRODUCER_ID)
 
 
 @pytest.mark.parametrize("found", [False, True], ids=["coordinator", "offsets"])
 def test_a_repeated_offset_fetch_does_not_block_the_transaction(found: bool) -> None:
-    """88: its own commit, it may be, is what makes the offset known."""
+    """88: the offset may become stable by the commit of this transaction."""
     dialogue = Dialogue(implicit=True)
     dialogue.initialize()
     dialogue.begin(T0)
-    question = fetching(dialogue)
+    fetch = start_fetch(dialogue)
     if found:
-        assert told(dialogue, 88) is Reaction.RETRY
-    else:  # no coordinator is there yet: nothing is told to the transaction
+        assert answer_fetch(dialogue, 88) is Reaction.RETRY
+    else:  # the coordinator is unknown; the transaction does not see that
         dialogue.coordination.leaves(finding(dialogue.expect(ApiKey.OFFSET_FETCH)))
     dialogue.transactions.start(Call.COMMIT)
     dialogue.answer(ApiKey.END_TXN)
     dialogue.hear(Call.COMMIT)
-    assert told(dialogue, 0) is None
-    assert question.found == [FOUND]
+    assert answer_fetch(dialogue, 0) is None
+    assert fetch.found == [FOUND]
 
 
 def test_an_unstable_offset_is_an_error_for_a_fetch_that_does_not_wait() -> None:
     dialogue = Dialogue(implicit=True)
-    question = OffsetFetch("group", (T0,), waits=False)
-    dialogue.transactions.fetch(question)
-    assert told(dialogue, 88) is None
-    assert [found.error_code for found in question.found] == [88]
+    fetch = OffsetFetch("group", (T0,), waits=False)
+    dialogue.transactions.fetch(fetch)
+    assert answer_fetch(dialogue, 88) is None
+    assert [found.error_code for found in fetch.found] == [88]
 
 
 def test_a_refused_offset_fetch_does_not_affect_the_transaction() -> None:
     dialogue = Dialogue(implicit=True)
-    question = fetching(dialogue)
-    assert told(dialogue, whole=30) is None
-    assert isinstance(question.error, BrokerError)
-    assert question.error.code == 30
+    fetch = start_fetch(dialogue)
+    assert answer_fetch(dialogue, whole=30) is None
+    assert isinstance(fetch.error, BrokerError)
+    assert fetch.error.code == 30
     assert dialogue.transactions.error is None
 
 
 @pytest.mark.parametrize("state", [State.INITIALIZING, State.IN_TRANSACTION, State.COMMITTING])
 def test_a_late_refusal_of_an_abandoned_offset_fetch_is_ignored(state: State) -> None:
-    """The caller has given up while a broker is fetching for the coordinator of its group."""
+    """The caller gives up while the coordinator of its group is being looked up."""
     dialogue = Dialogue(implicit=True)
     dialogue.transactions.start(Call.INIT)
     if state is not State.INITIALIZING:
@@ -482,26 +479,26 @@ def test_a_late_refusal_of_an_abandoned_offset_fetch_is_ignored(state: State) ->
         dialogue.begin(T0)
     if state is State.COMMITTING:
         dialogue.transactions.start(Call.COMMIT)
-    question = fetching(dialogue)
+    fetch = start_fetch(dialogue)
     ask = finding(dialogue.due())
-    dialogue.transactions.end_fetch(question)
+    dialogue.transactions.end_fetch(fetch)
     assert dialogue.coordination.take(ask, CoordinatorReply(30, None, -1, 0), 0.0) is None
     assert dialogue.transactions.state is state
 
 
 def test_an_offset_fetch_fails_at_brokers_that_are_too_old() -> None:
     dialogue = Dialogue(implicit=True)
-    question = fetching(dialogue)
+    fetch = start_fetch(dialogue)
     error = UnsupportedVersionError("OFFSET_FETCH: the broker offers versions 0 to 5")
     dialogue.coordination.failed(dialogue.due(), error, 0.0, sent=False)
-    assert question.error is error
+    assert fetch.error is error
 
 
 def test_close_fails_unanswered_offset_fetches() -> None:
     dialogue = Dialogue(implicit=True)
-    question = fetching(dialogue)
+    fetch = start_fetch(dialogue)
     dialogue.transactions.close()
-    assert isinstance(question.error, ProducerClosedError)
+    assert isinstance(fetch.error, ProducerClosedError)
     assert not dialogue.transactions.fetches
 
 
@@ -513,7 +510,7 @@ def test_offset_fetches_fail_when_the_sender_ends_with_an_exception() -> None:
         transport=lambda **_: network,
     )
     network.failing = {"poll"}
-    for _ in range(2):  # one that waits, and one that comes later
+    for _ in range(2):  # one that waits, and a later one
         with pytest.raises(ProducerClosedError):
             TwoPhaseCommit(producer).committed_offsets("group", [T0], LONG)
     producer.close()

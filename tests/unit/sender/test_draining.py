@@ -1,4 +1,4 @@
-"""What one request takes: one batch per partition, fairly, within the limit, frozen."""
+"""Batches of a request: one per partition, fairly, within the size limit, closed."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def partitions(batches: list[ProducerBatch]) -> list[int]:
 
 
 def fill(rig: Accumulating, *numbers: int) -> None:
-    """A batch for each of these partitions that needs no linger."""
+    """Append to each of these partitions a batch that is ready at once."""
     for number in numbers:
         rig.append(number, bytes(2000))
 
 
 def test_batches_are_ordered_by_when_they_were_drained(rig: Accumulating) -> None:
-    """The threads that opened two batches may have read the clock in the other order."""
+    """Even if the clock of the thread that opened the second one was behind."""
     fill(rig, 0)
     rig.clock.now -= 1.0
     fill(rig, 0)
@@ -41,7 +41,7 @@ def test_batches_are_ordered_by_when_they_were_drained(rig: Accumulating) -> Non
 
 
 class Growing(PartitionQueue):
-    """A queue that a caller appends to when its head was found to fit, before that is closed."""
+    """A queue that gets a record between the size check of its head and the closing of that."""
 
     rig: Accumulating
     growing: list[int]
@@ -122,7 +122,7 @@ def test_all_batches_are_ready_while_a_thread_waits_for_memory() -> None:
         threading.Event().wait(0.001)
     assert rig.ready() == {1: [0]}
     waiting.join(LONG)
-    assert len(rig.wakes) == 1, "the sender may have slept until the linger ends"
+    assert len(rig.wakes) == 1, "the sender might sleep until the linger ends"
     (batch,) = rig.drain()
     batch.release()
     rig.append()

@@ -1,4 +1,4 @@
-"""Records follow the leader of their partition, also into a topic that was created again."""
+"""Records go to the leader of their partition, even if the topic is recreated."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_a_record_queued_without_a_leader_is_sent_soon_after_one_is_elected() ->
     rig = rig_of(cluster)
     future = rig.queue()
     assert not rig.run(lambda: future.is_done, seconds=10)
-    assert broker.count(ApiKey.METADATA) <= 20, "the back-off was not kept"
+    assert broker.count(ApiKey.METADATA) <= 20, "no back-off"
     cluster.topics["t"] = [1]
     assert rig.run(lambda: future.is_done, seconds=SOON)
     assert future.succeeded()
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["known", "told of by the refusal alone"])
+@pytest.mark.parametrize("known", [True, False], ids=["known", "named by the error response only"])
 def test_a_leader_named_in_an_error_response_is_used_at_once(*, known: bool) -> None:
     cluster = ScriptedCluster(topics={"t": [1]})
     old = cluster.add(1)
@@ -73,11 +73,11 @@ def test_leader_changes_of_one_response_are_applied_together() -> None:
     assert steps == 1
 
 
-# Who spreads records by load is told what waits where ---------------------------------------------
+# Queue lengths and unavailable brokers for the partitioner ----------------------------------------
 
 
-class Told(QueueLoads):
-    """Loads that keep what they are told of nodes, when it is something new."""
+class RecordingLoads(QueueLoads):
+    """Records each change of the unavailable nodes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,8 +91,8 @@ class Told(QueueLoads):
 def test_queue_lengths_per_partition_are_available() -> None:
     cluster = ScriptedCluster(topics={"t": [1, 1, 1], "other": [1]})
     cluster.add(1)
-    told = Told()
-    rig = SenderRig(cluster, loads=told, batch_size=1)
+    loads = RecordingLoads()
+    rig = SenderRig(cluster, loads=loads, batch_size=1)
     rig.know("t", "other")
     for partition, count in {0: 3, 2: 1}.items():
         for _ in range(count):
@@ -101,7 +101,7 @@ def test_queue_lengths_per_partition_are_available() -> None:
     assert rig.run(lambda: bool(cluster.brokers[1].count(ApiKey.PRODUCE)), seconds=SOON)
     assert rig.sender.partitions.depths("t") == {
         0: 2
-    }  # the first request has one of each partition
+    }  # the first request has one batch per partition
     changes = rig.sender.partitions.changes
     assert rig.run(lambda: last.is_done and rig.sender.finished, seconds=SOON)
     assert rig.sender.partitions.depths("t") == {}
@@ -113,18 +113,18 @@ def test_unavailable_brokers_with_ready_batches_are_reported() -> None:
     cluster = ScriptedCluster(topics={"t": [1, 2, 3]})
     for node in (1, 2, 3):
         cluster.add(node)
-    told = Told()
-    rig = rig_of(cluster, loads=told)
+    loads = RecordingLoads()
+    rig = rig_of(cluster, loads=loads)
     away = cluster.listeners.pop(("broker-2", 9092))
     futures = [rig.queue(partition=partition) for partition in range(3)]
     assert rig.run(lambda: futures[0].is_done and futures[2].is_done, seconds=SOON)
-    assert told.nodes[-1] == {2}
+    assert loads.nodes[-1] == {2}
     cluster.listeners["broker-2", 9092] = away
     assert rig.run(lambda: futures[1].is_done, seconds=SOON)
-    assert rig.run(lambda: told.nodes[-1] == set(), seconds=SOON)
+    assert rig.run(lambda: loads.nodes[-1] == set(), seconds=SOON)
 
 
-# A topic that is deleted and created again --------------------------------------------------------
+# Recreated topics ---------------------------------------------------------------------------------
 
 
 TP = TopicPartition("t", 0)
@@ -132,23 +132,23 @@ SEQUENCE = (45, 47, 59)
 FIRST, SECOND = UUID(int=1), UUID(int=2)
 
 
-def create_again(broker: ScriptedBroker) -> None:
+def recreate(broker: ScriptedBroker) -> None:
     broker.cluster.topic_ids["t"] = SECOND
     broker.cluster.log.clear()
 
 
 @pytest.fixture
 def modern(broker: ScriptedBroker) -> ScriptedBroker:
-    """It names topics by id."""
+    """A broker that identifies topics by id."""
     broker.offered[ApiKey.PRODUCE] = (3, 13)
     broker.cluster.topic_ids = {"t": FIRST}
     return broker
 
 
-def lost_with_the_topic(broker: ScriptedBroker, heard: Heard) -> bytes:
-    """The batch is stored, its topic is deleted and created again, and the answer is lost."""
+def store_recreate_and_cut(broker: ScriptedBroker, heard: Heard) -> bytes:
+    """Store the batch, recreate its topic, and lose the answer."""
     broker.usual(heard)
-    create_again(broker)
+    recreate(broker)
     return cut(broker, heard)
 
 
@@ -159,7 +159,7 @@ def test_a_recreated_topic_that_refuses_the_sequence_starts_at_zero(
     """Brokers before Kafka 2.5 do."""
     rig = rig_of(modern.cluster)
     assert rig.run(rig.queue(b"before").succeeded)
-    create_again(modern)
+    recreate(modern)
     modern.next(ApiKey.PRODUCE, ScriptedBroker.usual, refuse(code))  # UNKNOWN_TOPIC_ID first
     assert rig.run(rig.queue(b"after").succeeded)
     (batch,) = modern.cluster.log[TP]
@@ -169,7 +169,7 @@ def test_a_recreated_topic_that_refuses_the_sequence_starts_at_zero(
 def test_a_batch_refused_by_a_recreated_topic_may_be_persisted(modern: ScriptedBroker) -> None:
     rig = rig_of(modern.cluster)
     assert rig.run(rig.queue(b"before").succeeded)
-    modern.next(ApiKey.PRODUCE, lost_with_the_topic, ScriptedBroker.usual, refuse(45))
+    modern.next(ApiKey.PRODUCE, store_recreate_and_cut, ScriptedBroker.usual, refuse(45))
     future = rig.queue(b"again")
     assert rig.run(lambda: future.is_done, seconds=5)
     assert error_of(future).persisted is Persisted.MAYBE
@@ -177,14 +177,14 @@ def test_a_batch_refused_by_a_recreated_topic_may_be_persisted(modern: ScriptedB
 
 
 def test_a_leader_hint_for_a_deleted_topic_is_ignored() -> None:
-    """Its epoch is above those of the new topic, so no later answer would correct it."""
+    """Its epoch is above those of the new topic, so no later metadata would correct it."""
     broker = ScriptedCluster(topics={"t": [1]}, topic_ids={"t": FIRST}).add(1)
     broker.cluster.add(2)
     rig = rig_of(broker.cluster, **MODES["plain"])
     assert rig.run(rig.queue(b"before").succeeded)
 
     def late(_: ScriptedBroker, heard: Heard) -> bytes:
-        """The producer hears of the new topic from another broker before this answer comes."""
+        """Metadata of the new topic arrives before this answer."""
         broker.cluster.topic_ids["t"] = SECOND
         rig.sender.metadata.answered(
             reply(topic("t", [1], epoch=0, topic_id=SECOND.bytes), nodes=(1, 2)), rig.clock.now
@@ -195,9 +195,6 @@ def test_a_leader_hint_for_a_deleted_topic_is_ignored() -> None:
     assert rig.run(rig.queue(b"after").succeeded)
     leader = rig.sender.metadata.snapshot.leadership(TP)
     assert leader == (1, 0, SECOND.bytes)
-
-
-# Deleted while records for it wait ----------------------------------------------------------------
 
 
 SECONDS = 30
@@ -221,4 +218,4 @@ def test_records_for_a_deleted_topic_time_out_with_the_error_of_the_broker() -> 
     assert "the last error was: UNKNOWN_TOPIC_OR_PARTITION (3): t-0" in str(error)
     assert isinstance(error.__cause__, BrokerError)
     assert error.__cause__.code == 3
-    assert broker.count(ApiKey.METADATA) - asked < 3 * SECONDS, "asked without a back-off"
+    assert broker.count(ApiKey.METADATA) - asked < 3 * SECONDS, "requested without a back-off"

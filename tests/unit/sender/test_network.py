@@ -1,4 +1,4 @@
-"""Links to many brokers: which one is asked, which are kept, and how the cluster is found again."""
+"""Connections to many brokers: choice, reuse, removal, and rebootstrapping."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.sender_rig import SenderRig, rig_of
 from tests.support.steady_random import SteadyRandom
 from tests.support.virtual_backend import VirtualBackend
 from tests.unit.sender.broker_rig import REQUEST
-from tests.unit.sender.exchanges import SETTINGS, Noted, Unwritable, answer
+from tests.unit.sender.exchanges import SETTINGS, RecordedExchange, Unwritable, answer
 from tests.unit.sender.raw_server import RawServer
 
 
@@ -49,31 +49,31 @@ class NetworkRig:
         self.deadlines = self.network.deadlines
 
     def poll(self, seconds: float) -> None:
-        """Wait for the network, then do what is due."""
+        """Wait for the network, then fire the deadlines that are due."""
         self.network.poll(seconds)
         self.deadlines.fire(self.clock.now)
 
     def next_event(self) -> float:
-        """Seconds until something is due though no byte moved."""
+        """Seconds until the next deadline."""
         return max(0.0, self.deadlines.first - self.clock.now)
 
     def adopt(self, **hosts: int) -> None:
-        """Metadata told of these brokers: node ids by host."""
+        """Adopt the brokers of new metadata: node ids by host."""
         self.network.adopt({n: Address(n, host, 9092) for host, n in hosts.items()})
 
     def any_usable(self) -> int | None:
-        """The node that can be asked now."""
+        """The node that takes a request now, if any."""
         broker = self.network.any_usable(self.clock.now)
         return None if broker is None else broker.address.node_id
 
     def connect_any(self) -> int:
-        """The node that can be asked, once there is one."""
+        """Poll until a node takes a request."""
         for _ in range(20):
             node = self.any_usable()
             if node is not None:
                 return node
             self.poll(0.1)
-        raise AssertionError(f"nobody can be asked: {self.errors}")
+        raise AssertionError(f"no usable broker: {self.errors}")
 
     def connect(self, node_id: int) -> None:
         for _ in range(20):
@@ -87,27 +87,27 @@ class NetworkRig:
         broker = self.network.broker(node_id)
         return broker if broker and self.network.ready(broker, self.clock.now) else None
 
-    def send(self, node_id: int) -> Noted:
-        exchange = Noted(REQUEST)
-        self.hand_over(node_id, exchange)
+    def send(self, node_id: int) -> RecordedExchange:
+        exchange = RecordedExchange(REQUEST)
+        self.send_exchange(node_id, exchange)
         return exchange
 
-    def hand_over(self, node_id: int, exchange: Exchange) -> None:
+    def send_exchange(self, node_id: int, exchange: Exchange) -> None:
         broker = self.usable(node_id)
         assert broker is not None
         broker.send(exchange, self.clock.now)
 
-    def answer(self, request: Noted) -> None:
+    def answer(self, request: RecordedExchange) -> None:
         """On the first connection."""
         self.backend.connections[0].deliver(answer(request.correlation_ids[0], b"fine"))
         self.poll(0)
 
     def connections(self, host: str) -> int:
-        """Those that stand at this moment."""
+        """Open connections to this host."""
         return sum(transport.host == host for transport in self.backend.connections)
 
 
-# Who is asked -------------------------------------------------------------------------------------
+# Choice of a broker -------------------------------------------------------------------------------
 
 
 def test_the_broker_with_the_fewest_requests_is_chosen() -> None:
@@ -128,10 +128,10 @@ def test_a_request_that_the_broker_is_too_old_for_fails_alone(*, known: bool, id
     unfit = Unwritable(UnsupportedVersionError("METADATA: this broker is too old"))
     if not known:
         unfit.api = ApiKey.CREATE_TOPICS
-    rig.hand_over(node, unfit)
+    rig.send_exchange(node, unfit)
     assert unfit.ends == [("failed", False)]
     assert "boot:9092" in str(unfit.errors[0])
-    assert bool(rig.usable(node)) is (known or not idle), "the next handshake may tell more"
+    assert bool(rig.usable(node)) is (known or not idle), "a new handshake may offer more"
     for request in before:
         rig.answer(request)
         assert request.ends == [("answered", b"fine")]
@@ -141,9 +141,9 @@ def test_an_encoding_error_is_raised_and_the_connection_stays_usable() -> None:
     rig = NetworkRig("boot")
     node = rig.connect_any()
     before = rig.send(node)
-    unwritable = Unwritable(ValueError("a mistake in encode"))
-    with pytest.raises(ValueError, match="a mistake in encode"):
-        rig.hand_over(node, unwritable)
+    unwritable = Unwritable(ValueError("bad encoding"))
+    with pytest.raises(ValueError, match="bad encoding"):
+        rig.send_exchange(node, unwritable)
     after = rig.send(node)
     for request in (before, after):
         rig.answer(request)
@@ -151,17 +151,17 @@ def test_an_encoding_error_is_raised_and_the_connection_stays_usable() -> None:
     assert unwritable.ends == []
 
 
-# Being patient ------------------------------------------------------------------------------------
+# Slow and unreachable brokers ---------------------------------------------------------------------
 
 
 def wait_for_any(rig: NetworkRig) -> int:
-    """As ``connect_any``, but waits no longer than the network says; the node, in the end."""
+    """As ``connect_any``, but waits exactly until the next deadline each time."""
     for _ in range(100):
         node = rig.any_usable()
         if node is not None:
             return node
         rig.poll(rig.next_event())
-    raise AssertionError(f"nobody can be asked: {rig.errors}")
+    raise AssertionError(f"no usable broker: {rig.errors}")
 
 
 @pytest.mark.parametrize("silent", [0, 1, 2])
@@ -169,12 +169,12 @@ def test_another_address_is_tried_soon_when_a_handshake_is_not_answered(silent: 
     hosts = ["boot-1", "boot-2", "boot-3"]
     rig = NetworkRig(*hosts, bootstrap=hosts)
     for host in hosts[:silent]:
-        rig.servers[host].shakes = False
+        rig.servers[host].handshakes = False
     started = rig.clock.now
-    assert rig.servers[hosts[-1 - wait_for_any(rig)]].shakes
+    assert rig.servers[hosts[-1 - wait_for_any(rig)]].handshakes
     assert rig.clock.now - started <= silent * PATIENCE
-    assert len(rig.backend.connections) <= silent + 1, "only as many were tried as was needed"
-    assert rig.errors == [], "nobody was given up"
+    assert len(rig.backend.connections) <= silent + 1
+    assert rig.errors == [], "no connection was given up"
 
 
 def test_another_broker_is_connected_when_the_connected_ones_stay_busy() -> None:
@@ -202,12 +202,12 @@ def test_no_second_connection_to_the_same_address_is_opened() -> None:
 
 
 def search(rig: NetworkRig, seconds: float) -> int:
-    """Look for any broker, as the sender does; how many turns that took."""
-    turns, end = 0, rig.clock.now + seconds
+    """Try to find a usable broker, as the sender does; the number of iterations."""
+    iterations, end = 0, rig.clock.now + seconds
     while rig.clock.now < end and rig.any_usable() is None:
         rig.poll(min(rig.next_event(), end - rig.clock.now))
-        turns += 1
-    return turns
+        iterations += 1
+    return iterations
 
 
 def test_polling_for_a_usable_broker_does_not_delay_the_next_attempt() -> None:
@@ -236,12 +236,12 @@ def test_a_new_connection_clears_the_error_of_an_earlier_one() -> None:
 
 
 def test_connection_attempts_to_many_refusing_brokers_are_rate_limited() -> None:
-    """The list is a peer's: its length must not set how many connections are tried, and where."""
+    """The list comes from a peer: its length must not set the number of attempts."""
     rig = NetworkRig(bootstrap=["dead"])
     rig.adopt(**{f"gone-{number}": number for number in range(3000)})
-    turns = search(rig, seconds=10)
+    iterations = search(rig, seconds=10)
     assert MOST_TRIES * 9 <= len(rig.errors) <= MOST_TRIES * 11
-    assert turns < 100 * MOST_TRIES
+    assert iterations < 100 * MOST_TRIES
     assert len({str(error).split(":")[0] for error in rig.errors}) == len(rig.errors)
 
 
@@ -261,7 +261,7 @@ def test_removed_brokers_are_counted_in_the_totals_only() -> None:
     sent = rig.metrics.groups(0.0)["producer-metrics"]["request-total"]
     waiting = rig.send(1)
     rig.adopt(two=2, three=3)
-    assert set(rig.metrics.nodes) == {1, 2}, "an answer is still to come"
+    assert set(rig.metrics.nodes) == {1, 2}, "an answer is pending"
     rig.answer(waiting)
     rig.poll(0)
     assert set(rig.metrics.nodes) == {2}
@@ -270,7 +270,7 @@ def test_removed_brokers_are_counted_in_the_totals_only() -> None:
     assert "producer-node-metrics.node-1" not in groups
 
 
-# Who is kept --------------------------------------------------------------------------------------
+# Connections that are kept ------------------------------------------------------------------------
 
 
 def test_a_bootstrap_connection_is_reused_for_the_broker_it_reached() -> None:
@@ -289,7 +289,7 @@ def test_a_bootstrap_connection_is_closed_once_a_broker_is_connected() -> None:
     rig.connect_any()
     rig.adopt(one=1)
     rig.poll(0)
-    assert rig.connections("boot") == 1, "nobody else could be asked yet"
+    assert rig.connections("boot") == 1, "no other broker is connected"
     rig.connect(1)
     rig.poll(0)
     assert (rig.connections("boot"), rig.connections("one")) == (0, 1)
@@ -306,7 +306,7 @@ def test_bootstrap_addresses_are_tried_again_when_no_broker_is_reachable() -> No
     rig.poll(0)
     assert rig.connect_any() == -1
     rig.poll(0)
-    assert rig.any_usable() == -1, "the only way back was closed"
+    assert rig.any_usable() == -1, "the only connection was closed"
 
 
 @pytest.mark.parametrize("hosts", [{"other": 2}, {"other": 1}], ids=["left", "moved"])
@@ -317,7 +317,7 @@ def test_a_request_to_a_removed_broker_still_gets_its_answer(hosts: dict[str, in
     request = rig.send(1)
     rig.adopt(**hosts)
     assert request.ends == []
-    assert rig.network.connected, "to one that is let go, but not yet"
+    assert rig.network.connected, "until the removed broker has answered"
     assert rig.network.in_flight == 1
     rig.answer(request)
     assert request.ends == [("answered", b"fine")]
@@ -326,7 +326,7 @@ def test_a_request_to_a_removed_broker_still_gets_its_answer(hosts: dict[str, in
 
 
 def test_only_a_waiting_caller_polls_eagerly_and_only_for_an_answer() -> None:
-    """The backend is told before each wait, as the network stood when it was looked at last."""
+    """The backend's ``eager`` is set before each wait."""
     rig = NetworkRig("boot")
     node = rig.connect_any()
 
@@ -344,19 +344,19 @@ def test_only_a_waiting_caller_polls_eagerly_and_only_for_an_answer() -> None:
     assert not eager(caller=True)
 
 
-# When the known brokers lead nowhere, the way back begins at the bootstrap addresses --------------
+# Rebootstrapping ----------------------------------------------------------------------------------
 
 
 TRIGGER = 20.0
 
 
 def no_brokers(error: int = 0) -> Answer:
-    """A Metadata answer that tells of nobody."""
+    """A Metadata answer without brokers."""
     return telling(cluster_id=None, controller_id=-1, error_code=error)
 
 
 class MovedCluster:
-    """A producer that knows the old cluster while the bootstrap address leads to the new one."""
+    """A producer that knows the old cluster; the bootstrap address leads to the new one."""
 
     def __init__(self, **options: Any) -> None:
         self.old = ScriptedCluster(topics={"t": [1, 1]}, leader_epoch=9)
@@ -423,12 +423,12 @@ def test_unreachable_brokers_cause_a_rebootstrap_at_once(strategy: str, *, found
 def test_records_in_flight_are_resent_to_the_new_cluster() -> None:
     moved = MovedCluster()
     moved.one.next(ApiKey.PRODUCE, *[silence] * 1000)
-    future = moved.rig.queue(b"on its way")
+    future = moved.rig.queue(b"in flight")
     moved.rig.run(lambda: moved.one.count(ApiKey.PRODUCE) == 2)
     moved.one.next(ApiKey.METADATA, *[no_brokers()] * 1000)
     assert moved.rig.run(lambda: future.is_done)
     assert future.succeeded()
-    assert moved.new.values("t") == [b"on its way"]
+    assert moved.new.values("t") == [b"in flight"]
 
 
 def test_a_usable_answer_resets_the_rebootstrap_timer() -> None:
@@ -439,7 +439,7 @@ def test_a_usable_answer_resets_the_rebootstrap_timer() -> None:
     assert not moved.found()
 
 
-# Nothing is kept of brokers that are gone ---------------------------------------------------------
+# Replaced brokers ---------------------------------------------------------------------------------
 
 
 def count(kind: type) -> int:
@@ -452,7 +452,7 @@ def _knows(rig: SenderRig, node_id: int) -> bool:
 
 
 def test_replaced_brokers_are_freed() -> None:
-    """As behind agents that are replaced every few minutes, for weeks."""
+    """As with agents that are replaced every few minutes, for weeks."""
     before = count(Broker)
     cluster = ScriptedCluster(topics={"t": [1]})
     cluster.add(1)
@@ -467,7 +467,7 @@ def test_replaced_brokers_are_freed() -> None:
         assert rig.run(partial(_knows, rig, node_id))
     rig.run(lambda: False, seconds=10)
     assert len(cluster.values("t")) == 30
-    assert count(Broker) - before <= 16, "some have deadlines that were withdrawn"
+    assert count(Broker) - before <= 16, "some are kept by cancelled deadlines"
     assert len(rig.metrics.nodes) <= 3
     totals = rig.metrics.groups(rig.clock.now)["producer-metrics"]
     assert totals["record-send-total"] == 30

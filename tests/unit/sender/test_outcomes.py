@@ -1,4 +1,4 @@
-"""How records end: stored, tried again, or failed with what is known of the log."""
+"""Outcomes of records: stored, retried, or failed with what is known of the log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_sender_is_not_finished_before_callbacks_have_run(broker: ScriptedBr
     for _ in range(2):
         future = rig.queue().add_both(lambda _: finished.append(rig.sender.finished))
         assert rig.run(lambda future=future: future.is_done)  # type: ignore[misc]
-    assert finished == [False, False], "a flush that starts now would not wait for the callback"
+    assert finished == [False, False], "a flush would not wait for the callback"
     assert rig.sender.finished
 
 
@@ -70,15 +70,15 @@ def test_retries_are_sent_one_by_one_in_the_original_order(
     futures = [rig.queue(b"1" * 60), rig.queue(b"2" * 60)]
     assert rig.run(lambda: len(held) == 2)
     answer(refuse(7), 0)
-    assert len(held) == 2, "a later one is still on the wire"
+    assert len(held) == 2, "a later one is in flight"
     answer(refuse(7), 1)
-    assert len(held) == 3, "one is on the wire again"
+    assert len(held) == 3, "one is in flight again"
     answer(ScriptedBroker.usual, 2)
     assert all(future.succeeded() for future in futures)
     assert broker.cluster.values("t") == [b"0" * 60, b"1" * 60, b"2" * 60]
 
 
-# Out of time --------------------------------------------------------------------------------------
+# Delivery timeouts --------------------------------------------------------------------------------
 
 
 def test_an_unsent_record_times_out_as_not_persisted(broker: ScriptedBroker) -> None:
@@ -113,25 +113,25 @@ def test_a_record_in_flight_times_out_as_maybe_persisted(broker: ScriptedBroker)
     assert "the last error was: broker 1 at broker-1:9092: no response within 30 s" in str(error)
 
 
-# Refused as out of sequence, though it may be stored ----------------------------------------------
+# Out of sequence, although it may be stored -------------------------------------------------------
 
 
 NOT_LEADER, OUT_OF_ORDER, DUPLICATE = 6, 45, 46
 
 
 def store_silently(broker: ScriptedBroker, heard: Heard) -> None:
-    """The batch is stored, and no answer comes."""
+    """Store the batch, and do not answer."""
     broker.produce_answer(heard, broker.cluster.store)
 
 
 def store_and_cut(broker: ScriptedBroker, heard: Heard) -> None:
-    """The batch is stored, and the connection breaks."""
+    """Store the batch, and break the connection."""
     store_silently(broker, heard)
     raise ConnectionResetError("Connection reset by peer")
 
 
 def recognise(offset: int) -> Answer:
-    """The batch is known, and where it is."""
+    """Answer that the batch is stored at ``offset``."""
 
     def answer(broker: ScriptedBroker, heard: Heard) -> bytes:
         return broker.produce_answer(heard, lambda tp, batches: (0, offset))
@@ -144,12 +144,12 @@ def two_unanswered(
 ) -> tuple[SenderRig, list[FutureRecordMetadata]]:
     """A sender whose two batches are stored, with both answers lost.
 
-    Sent again, the first of them is refused as out of sequence; ``after`` is what follows that.
+    The retry of the first is refused as out of sequence; ``after`` answers the next request.
     ``sequence``: that of the last record before them.
     """
     rig = rig_of(broker.cluster, batch_size=100)
     partition = rig.sender.partitions.of(rig.sender.accumulator.partition_queue(TP))
-    for number in (0, sequence):  # only a leader that has acknowledged one gets two at a time
+    for number in (0, sequence):  # the first acknowledgement allows two in flight
         partition.next_sequence = number
         assert rig.run(rig.queue(b"0" * 60).succeeded)
     broker.next(ApiKey.PRODUCE, store_silently, store_and_cut, refuse(OUT_OF_ORDER), after)
@@ -165,7 +165,7 @@ LAST = 2**31 - 1
 def test_a_recognised_duplicate_proves_that_earlier_batches_are_stored(
     broker: ScriptedBroker, sequences: tuple[int, int, int]
 ) -> None:
-    """Sequences go round after the largest."""
+    """Sequences wrap around."""
     rig, (first, second) = two_unanswered(broker, recognise(3), sequences[0])
     ended: list[str] = []
     first.add_callback(lambda metadata: ended.append("first"))
@@ -184,7 +184,7 @@ def test_a_recognised_duplicate_proves_that_earlier_batches_are_stored(
 def test_a_duplicate_at_too_low_an_offset_proves_nothing_of_earlier_batches(
     broker: ScriptedBroker, answer: Answer, sequence: int
 ) -> None:
-    """The log was cut short and takes any batch for the first; or the offset is not told."""
+    """The log was truncated and takes any batch as the first; or there is no offset."""
     rig, (first, second) = two_unanswered(broker, answer, sequence)
     assert rig.run(lambda: first.is_done and second.is_done)
     assert second.succeeded()
@@ -193,7 +193,7 @@ def test_a_duplicate_at_too_low_an_offset_proves_nothing_of_earlier_batches(
 
 
 def test_an_overtaken_batch_is_not_provable() -> None:
-    """A log that began with the second batch has a gap where the first would be."""
+    """A log that began with the second batch has no place for the first."""
     rig = Accumulating(batches=100)
     rig.number_from(0)
     batches = []
@@ -216,10 +216,10 @@ NO, MAYBE = Persisted.NO, Persisted.MAYBE
 
 
 class Row(NamedTuple):
-    """``again``: requests after one refusal; 0: the records fail at once.
+    """``again``: requests after one error response; 0: the records fail at once.
 
-    ``refresh``: the sender asks for metadata. ``persisted``: what a failure says.
-    ``attempts``: how many there are at most when two retries are allowed.
+    ``refresh``: whether metadata is requested. ``persisted``: that of the error.
+    ``attempts``: the most with two retries.
     """
 
     again: int
@@ -275,7 +275,7 @@ BOTH: dict[int, Row] = {
     100: MOVED,  # UNKNOWN_TOPIC_ID
     103: MOVED,  # INCONSISTENT_TOPIC_ID
     120: FAILS,  # TRANSACTION_ABORTABLE
-    62: Row(again=0, persisted=MAYBE, attempts=1),  # one that means nothing here
+    62: Row(again=0, persisted=MAYBE, attempts=1),  # not a code of this API
 }
 SEQUENCE = (45, 47, 59)  # OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID
 TABLE = {
@@ -339,7 +339,7 @@ def test_a_success_without_an_offset_has_offset_minus_1(broker: ScriptedBroker, 
     assert future.get(0).offset == -1
 
 
-# What the table cannot say ------------------------------------------------------------------------
+# Cases beyond the table ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first", [cut, refuse(7), refuse(19)])
@@ -361,7 +361,7 @@ def test_a_duplicate_error_for_a_first_attempt_fails_and_is_logged(
     (note,) = error_of(future).__notes__
     assert "never sent before" in note
     assert "never sent before" in caplog.text
-    assert rig.run(rig.queue().succeeded), "the next record is not harmed"
+    assert rig.run(rig.queue().succeeded), "the next record is stored"
 
 
 @pytest.mark.parametrize("code", FATAL)
@@ -400,10 +400,10 @@ def test_only_invalid_records_of_a_batch_get_the_error_of_the_broker(
 ) -> None:
     broker.next(ApiKey.PRODUCE, refuse(code, records={1: "too old", 3: None}))
     rig = rig_of(broker.cluster, **MODES[mode])
-    told: list[tuple[int, str]] = []
+    errors: list[tuple[int, str]] = []
     futures = [rig.queue(b"%d" % number) for number in range(5)]
     for number, future in enumerate(futures):
-        future.add_errback(lambda error, n=number: told.append((n, type(error).__name__)))
+        future.add_errback(lambda error, n=number: errors.append((n, type(error).__name__)))
     assert rig.run(lambda: all(future.is_done for future in futures), seconds=5)
     assert [future.retriable() for future in futures] == [True, False, True, False, True]
     for number, text in ((1, "record 1 of its batch: too old"), (3, "record 3 of its batch")):
@@ -416,9 +416,9 @@ def test_only_invalid_records_of_a_batch_get_the_error_of_the_broker(
             error_of(futures[number])
         )
     assert {error_of(future).persisted for future in futures} == {NO}
-    assert rig.run(lambda: len(told) == 5, seconds=1)
-    innocent, guilty = "InvalidBatchError", "BrokerError"
-    assert told == list(enumerate([innocent, guilty, innocent, guilty, innocent]))
+    assert rig.run(lambda: len(errors) == 5, seconds=1)
+    other, invalid = "InvalidBatchError", "BrokerError"
+    assert errors == list(enumerate([other, invalid, other, invalid, other]))
     assert rig.metrics.records_failed == 5
     assert rig.sender.finished
 

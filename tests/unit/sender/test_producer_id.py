@@ -1,4 +1,4 @@
-"""An idempotent producer's id, from whoever will give one."""
+"""Requests for the id of an idempotent producer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_transient_refusal_is_retried_with_back_off(broker: ScriptedBroker, co
     started = rig.clock.now
     assert rig.run(rig.queue().succeeded)
     assert broker.count(ApiKey.INIT_PRODUCER_ID) == 4
-    assert 0.5 < rig.clock.now - started < 1, "100, 200 and 400 ms, a fifth more or less"
+    assert 0.5 < rig.clock.now - started < 1, "100, 200 and 400 ms, with 20 % jitter"
 
 
 def test_the_reason_for_a_missing_id_is_logged_once_and_in_the_record_error(
@@ -46,8 +46,8 @@ def test_the_reason_for_a_missing_id_is_logged_once_and_in_the_record_error(
     error = future.exception
     assert isinstance(error, DeliveryTimeoutError)
     assert "INVALID_REQUEST (42): asking for a producer id" in str(error)
-    told = [r for r in caplog.records if r.name == "kprod.sender.connection_log"]
-    assert len([r for r in told if "asked again: INVALID_REQUEST" in r.getMessage()]) == 1
+    logged = [r for r in caplog.records if r.name == "kprod.sender.connection_log"]
+    assert len([r for r in logged if "asked again: INVALID_REQUEST" in r.getMessage()]) == 1
 
 
 @pytest.mark.parametrize("code", [29, 31, 53, 90])

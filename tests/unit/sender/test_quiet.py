@@ -1,4 +1,4 @@
-"""When things are due: no sooner, no later, and whatever the wall clock says."""
+"""Deadlines and idle senders, independent of the wall clock."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, cut,
 from tests.support.sender_rig import SenderRig, rig_of
 from tests.support.steady_random import SteadyRandom
 
-# Deadlines fire once, in order; those that were moved or withdrawn do not -------------------------
+# Deadlines ----------------------------------------------------------------------------------------
 
 
 class Owner:
-    """Keeps when it was called; ``again``: the deadline that it sets then."""
+    """Records when it fires, and then sets ``again`` as its next deadline."""
 
     def __init__(self, deadlines: Deadlines) -> None:
         self.due = FOREVER
@@ -56,7 +56,7 @@ def test_an_owner_that_is_due_again_at_once_waits_for_the_next_call() -> None:
     )
 )
 def test_deadlines_match_a_simple_table_of_times(steps: list[tuple[int, float]]) -> None:
-    """-1 stands for firing at a time; else the owner of that number gets a deadline."""
+    """A step sets the deadline of an owner, or, with -1, fires all that are due."""
     deadlines = Deadlines()
     owners = [Owner(deadlines) for _ in range(6)]
     times = [FOREVER] * 6
@@ -74,11 +74,11 @@ def test_deadlines_match_a_simple_table_of_times(steps: list[tuple[int, float]])
         assert deadlines.first == min(times)
 
 
-# The sender wakes no more often than it must, and goes on when it can -----------------------------
+# Wake-ups -----------------------------------------------------------------------------------------
 
 
-def turns_in(rig: SenderRig, seconds: float) -> int:
-    """How often the sender looks around in that time."""
+def iterations_in(rig: SenderRig, seconds: float) -> int:
+    """Iterations of the sender in that time."""
     before = rig.turns
     rig.run(lambda: False, seconds, most_turns=20_000)
     return rig.turns - before
@@ -87,12 +87,12 @@ def turns_in(rig: SenderRig, seconds: float) -> int:
 def test_an_idle_sender_rarely_wakes(broker: ScriptedBroker) -> None:
     rig = rig_of(broker.cluster, metadata_max_age_ms=300_000, connections_max_idle_ms=540_000)
     assert rig.run(rig.queue().succeeded)
-    assert turns_in(rig, 3600) < 150
+    assert iterations_in(rig, 3600) < 150
 
 
 def test_an_unused_producer_rarely_wakes_and_never_connects(broker: ScriptedBroker) -> None:
     rig = SenderRig(broker.cluster)
-    assert turns_in(rig, 3600) < 50
+    assert iterations_in(rig, 3600) < 50
     assert broker.connections == 0
 
 
@@ -115,8 +115,8 @@ def test_repeatedly_lost_idle_connections_are_logged_once(
         for connection in list(rig.backend.connections):
             connection.hang_up()
         rig.run(lambda: not rig.backend.connections, seconds=2)
-        told = caplog.text.count("the broker closed the connection")
-        assert told == (0 if lost == 1 else 1), "one alone is not told, nor are they all"
+        logged = caplog.text.count("the broker closed the connection")
+        assert logged == (0 if lost == 1 else 1)
 
 
 def test_records_of_a_broken_connection_are_resent_as_soon_as_it_is_reopened(
@@ -134,7 +134,7 @@ def test_a_silent_broker_wakes_the_sender_only_at_timeouts(broker: ScriptedBroke
     broker.next(ApiKey.PRODUCE, *[silence] * 100)
     rig = rig_of(broker.cluster, delivery_timeout_ms=900_000, request_timeout_ms=30_000)
     rig.queue()
-    assert turns_in(rig, 600) < 20 * 20
+    assert iterations_in(rig, 600) < 20 * 20
 
 
 def test_a_long_throttle_time_is_in_the_log_and_the_errors_of_waiting_records(
@@ -145,19 +145,19 @@ def test_a_long_throttle_time_is_in_the_log_and_the_errors_of_waiting_records(
     assert rig.run(rig.queue().succeeded)
     future = rig.queue()
     assert rig.run(lambda: future.is_done)
-    said = "broker 1 at broker-1:9092 asks for"
-    assert caplog.text.count(f"{said} 240 s without requests (throttle_time_ms)") == 1
-    assert f"after 0 attempts; the last error was: {said} 180 s without" in str(future.exception)
+    text = "broker 1 at broker-1:9092 asks for"
+    assert caplog.text.count(f"{text} 240 s without requests (throttle_time_ms)") == 1
+    assert f"after 0 attempts; the last error was: {text} 180 s without" in str(future.exception)
 
 
-# Wall clocks that are wrong -----------------------------------------------------------------------
+# The wall clock -----------------------------------------------------------------------------------
 
 
 FIFTEEN_DAYS = 15 * 24 * 3600 * 1000
 
 
 class WildClock(FakeClock):
-    """Whoever looks at the wall sees another date, up to fifteen days off, to and fro."""
+    """Its wall clock jumps by up to fifteen days in both directions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class WildClock(FakeClock):
 
 
 def timeline(clock: FakeClock) -> list[float]:
-    """When a producer did what depends on time."""
+    """Times at which a producer did what depends on time."""
     broker = ScriptedCluster(topics={"t": [1]}).add(1)
     rig = SenderRig(
         broker.cluster,
@@ -183,27 +183,27 @@ def timeline(clock: FakeClock) -> list[float]:
     rig.know("t")
     times: list[float] = []
 
-    def note(until: Callable[[], bool]) -> None:
+    def record(until: Callable[[], bool]) -> None:
         assert rig.run(until)
         times.append(clock.now)
 
-    note(rig.queue().succeeded)  # linger
+    record(rig.queue().succeeded)  # linger
     broker.next(ApiKey.PRODUCE, refuse(7), refuse(7))
-    note(rig.queue().succeeded)  # back-off
+    record(rig.queue().succeeded)  # back-off
     broker.next(ApiKey.PRODUCE, silence)
-    note(rig.queue().succeeded)  # request timeout
+    record(rig.queue().succeeded)  # request timeout
     broker.next(ApiKey.PRODUCE, *[cut] * 5)
-    note(rig.queue().succeeded)  # reconnecting
+    record(rig.queue().succeeded)  # reconnecting
     broker.next(ApiKey.PRODUCE, *[silence] * 5)
-    note(rig.queue().failed)  # delivery timeout
-    note(rig.queue().succeeded)  # after the request that is still on its way
-    note(lambda: not rig.sender.network.connected)  # idle connections
+    record(rig.queue().failed)  # delivery timeout
+    record(rig.queue().succeeded)  # after the request in flight
+    record(lambda: not rig.sender.network.connected)  # idle connections
     asked = broker.count(ApiKey.METADATA)
-    note(lambda: broker.count(ApiKey.METADATA) > asked)  # age of metadata
+    record(lambda: broker.count(ApiKey.METADATA) > asked)  # age of metadata
     return times
 
 
 def test_nothing_but_timestamps_depends_on_the_wall_clock() -> None:
     steady, wild = timeline(FakeClock()), timeline(WildClock())
     assert steady == wild
-    assert steady == sorted(set(steady)), "something has taken no time"
+    assert steady == sorted(set(steady)), "a step took no time"

@@ -1,4 +1,4 @@
-"""The thread ends when it is told to, or when a turn breaks off, with every record settled."""
+"""The sender thread ends on request or by an exception; every record gets an outcome."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLOSED = ProducerClosedError("closed")
 
 
 class ScarceClock(SystemClock):
-    """There is no memory for another number in the sender's thread, while ``scarce``."""
+    """Raises MemoryError in the sender's thread while ``scarce``."""
 
     def __init__(self) -> None:
         self.scarce = False
@@ -79,7 +79,7 @@ class Running:
         return future
 
     def one_on_wire_and_one_queued(self) -> list[FutureRecordMetadata]:
-        """The second is behind the first, whose leader has not proved itself."""
+        """The second waits: the leader has not acknowledged a batch yet."""
         self.broker.next(ApiKey.PRODUCE, silence)
         on_wire = self.queue()
         until(lambda: self.broker.count(ApiKey.PRODUCE))
@@ -105,16 +105,16 @@ def until(condition: Callable[[], object]) -> None:
 def test_an_exception_in_the_sender_loop_ends_the_producer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Records end in what is known of them; all errors and one line of the log have the cause."""
+    """Errors say whether records may be persisted; they and one line of the log have the cause."""
     running = Running()
     futures = running.one_on_wire_and_one_queued()
     running.mistakes.failing = ["poll"]
     running.sender.network.wake()
     for future, persisted in zip(futures, (Persisted.MAYBE, Persisted.NO), strict=True):
-        with pytest.raises(ProducerClosedError, match="a mistake in poll") as told:
+        with pytest.raises(ProducerClosedError, match="a mistake in poll") as raised:
             future.get(LONG)
-        assert told.value.persisted is persisted
-        assert isinstance(told.value.__cause__, ZeroDivisionError)
+        assert raised.value.persisted is persisted
+        assert isinstance(raised.value.__cause__, ZeroDivisionError)
     with pytest.raises(ProducerClosedError, match="a mistake in poll") as refused:
         running.queue()
     assert refused.value.persisted is Persisted.NO
@@ -129,17 +129,17 @@ def test_an_exception_in_the_sender_loop_ends_the_producer(
 
 
 class FailingHandler(logging.Handler):
-    """An application's own, with a mistake in it."""
+    """A handler of the application that raises."""
 
     called = False
 
     def emit(self, record: logging.LogRecord) -> None:
         self.called = True
-        raise ArithmeticError(f"cannot tell of {record.msg!r}")
+        raise ArithmeticError(f"cannot log {record.msg!r}")
 
 
 def test_a_log_handler_that_raises_does_not_end_the_thread(running: Running) -> None:
-    """It is called for what goes wrong with a connection."""
+    """It is called for a failed connection."""
     handler = FailingHandler()
     log = logging.getLogger("kprod")
     log.addHandler(handler)
@@ -155,7 +155,7 @@ def test_a_log_handler_that_raises_does_not_end_the_thread(running: Running) -> 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_shutdown_takes_each_step_even_if_some_fail() -> None:
-    """What broke off the iteration, a lack of memory say, breaks off some of these steps, too."""
+    """The cause, such as a lack of memory, may make some steps fail as well."""
     clock = ScarceClock()
     running = Running(clock)
     futures = running.one_on_wire_and_one_queued()
@@ -164,15 +164,15 @@ def test_shutdown_takes_each_step_even_if_some_fail() -> None:
     until(lambda: clock.refused >= 2)
     clock.scarce = False
     for future in futures:
-        with pytest.raises(ProducerClosedError) as told:
+        with pytest.raises(ProducerClosedError) as raised:
             future.get(LONG)
-        assert isinstance(told.value.__cause__, MemoryError)
+        assert isinstance(raised.value.__cause__, MemoryError)
     assert running.stop(LONG)
     until(lambda: all(each.name != "kprod-sender-under test" for each in threading.enumerate()))
 
 
-class TakesLong(ProducerClosedError):
-    """Whoever ends a batch in it is held up, and ``meanwhile`` is done, once."""
+class InterleavedError(ProducerClosedError):
+    """Calls ``meanwhile`` once, when the first batch is failed with it."""
 
     meanwhile: Callable[[], object] | None = None
 
@@ -193,14 +193,14 @@ def one_sent_and_three_queued(**options: Any) -> tuple[SenderRig, list[FutureRec
 
 
 def test_disowning_during_an_abort_reports_what_is_known_of_each_record() -> None:
-    """It has taken everything out of the queues, and is slow to tell of it."""
+    """The abort has emptied the queues, but not yet failed the records."""
     rig, futures = one_sent_and_three_queued()
-    closed = TakesLong("closed")
+    closed = InterleavedError("closed")
     closed.meanwhile = lambda: rig.sender.disown(CLOSED)
     rig.sender.abort(closed)
-    told = [error_of(future) for future in futures]
-    assert {str(error) for error in told} == {"closed"}
-    assert [error.persisted for error in told] == [Persisted.MAYBE, *[Persisted.NO] * 3]
+    errors = [error_of(future) for future in futures]
+    assert {str(error) for error in errors} == {"closed"}
+    assert [error.persisted for error in errors] == [Persisted.MAYBE, *[Persisted.NO] * 3]
     assert rig.sender.accumulator.pool.available == rig.sender.accumulator.pool.total
 
 
@@ -211,11 +211,11 @@ def test_disowned_records_are_reported_as_maybe_persisted() -> None:
     rig.sender.abort(ProducerClosedError("too late"))
     assert {str(error_of(future)) for future in futures} == {"closed"}
     counted = (rig.metrics.records_failed, rig.sender.disowned)
-    assert counted == (0, 4), "those who were told are counted once"
+    assert counted == (0, 4), "disowned records are not counted as failed"
 
 
 def test_a_signal_during_disown_runs_no_callback_twice() -> None:
-    """The handler raises in the closing thread, as soon as the callbacks are in their queue."""
+    """The handler raises in the closing thread right after the callbacks are queued."""
 
     def interrupt(_frame: object, event: str, called: object) -> None:
         if event == "c_return" and getattr(called, "__qualname__", "") == "SimpleQueue.put":
@@ -223,9 +223,9 @@ def test_a_signal_during_disown_runs_no_callback_twice() -> None:
 
     callbacks = Callbacks("callbacks under test")
     rig, futures = one_sent_and_three_queued(callbacks=callbacks)
-    told: list[object] = []
+    errors: list[object] = []
     for future in futures:
-        future.add_errback(told.append)
+        future.add_errback(errors.append)
     with interruptible():
         sys.setprofile(interrupt)
         try:
@@ -236,15 +236,15 @@ def test_a_signal_during_disown_runs_no_callback_twice() -> None:
     rig.sender.disown(CLOSED)
     callbacks.stop()
     assert callbacks.drain(LONG)
-    assert len(told) == 4
+    assert len(errors) == 4
     rig.sender.abort(ProducerClosedError("too late"))
 
 
-# Turns that a caller takes while it waits ---------------------------------------------------------
+# Iterations of the sender loop in a waiting caller ------------------------------------------------
 
 
 def waits_of(rig: SenderRig, monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-    """How long the sender would have waited for its network each time, from now on."""
+    """Timeouts of the calls of ``poll`` from now on."""
     waits: list[float | None] = []
 
     def poll(timeout: float | None) -> list[Readiness]:
@@ -255,18 +255,18 @@ def waits_of(rig: SenderRig, monkeypatch: pytest.MonkeyPatch) -> list[float | No
     return waits
 
 
-class Mistaken:
-    """Work that never comes to anything."""
+class FailingWork:
+    """Every iteration raises."""
 
     finished = True
 
     def __init__(self) -> None:
-        self.turns = 0
+        self.iterations = 0
         self.broken_by: BaseException | None = None
 
     def run_once(self, longest: float) -> None:
-        self.turns += 1
-        self.broken_by = ArithmeticError("a mistake in a turn")
+        self.iterations += 1
+        self.broken_by = ArithmeticError("failing iteration")
         raise self.broken_by
 
 
@@ -278,29 +278,29 @@ def test_a_caller_does_not_wait_for_the_network_once_its_record_is_done(
     rig = SenderRig(cluster)
     rig.sender.network.interruptible = True
     loop_owner = rig.sender.loop_owner
-    told, waits = Latch(), waits_of(rig, monkeypatch)
+    done, waits = Latch(), waits_of(rig, monkeypatch)
 
     class Ending:
-        """The sender, with a round that ends the caller's record before it waits."""
+        """The sender; the caller's record ends before it polls."""
 
         finished = True
         broken_by: BaseException | None = None
 
         def run_once(self, longest: float) -> None:
-            told.open()
+            done.open()
             rig.sender.run_once(longest)
 
     loop_owner.work = cast(Any, Ending())
     loop_owner.take()
     loop_owner.give_up()
-    assert loop_owner.wait(told, timeout=None, hurry=False)
+    assert loop_owner.wait(done, timeout=None, hurry=False)
     assert waits == [0.0]
 
 
 def test_a_closing_producer_does_not_wait_once_its_last_record_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It slept until something else was due, for ``close`` looks between two iterations only."""
+    """``close`` checks between two iterations only."""
     cluster = ScriptedCluster(topics={"t": [1]})
     cluster.add(1).next(ApiKey.PRODUCE, silence)
     rig = SenderRig(cluster, delivery_timeout_ms=10_000, request_timeout_ms=9_000)
@@ -317,7 +317,7 @@ def test_a_closing_producer_does_not_wait_once_its_last_record_is_done(
     before, ending, after = waits
     assert before
     assert ending == 0
-    assert after, "something else may still keep the producer, as telemetry does"
+    assert after, "telemetry, for example, may still be pending"
 
 
 def test_after_an_exception_in_the_iteration_of_a_caller_the_thread_takes_over() -> None:
@@ -326,13 +326,13 @@ def test_after_an_exception_in_the_iteration_of_a_caller_the_thread_takes_over()
     rig = SenderRig(cluster)
     rig.sender.network.interruptible = True
     loop_owner = rig.sender.loop_owner
-    work = loop_owner.work = cast(Any, Mistaken())
+    work = loop_owner.work = cast(Any, FailingWork())
     loop_owner.take()
-    loop_owner.give_up()  # the thread has begun, and rests
+    loop_owner.give_up()  # the thread has started, and rests
     assert not loop_owner.wait(Latch(), timeout=0.001, hurry=False)
-    assert work.turns == 1
-    # Before the thread has come to end the producer, another caller begins to wait.
+    assert work.iterations == 1
+    # Another caller begins to wait before the thread ends the producer.
     assert not loop_owner.wait(Latch(), timeout=0.001, hurry=False)
-    assert work.turns == 1
-    loop_owner.rest()  # returns at once, for it was woken
+    assert work.iterations == 1
+    loop_owner.rest()  # returns at once: it was woken
     assert loop_owner.wanted

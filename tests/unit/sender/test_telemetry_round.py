@@ -1,4 +1,4 @@
-"""A sender that tells brokers of its metrics: whom, when, and what its end waits for."""
+"""Telemetry of a sender: subscriptions, pushes, and the last push at its end."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ def broker() -> ScriptedBroker:
     return made
 
 
-def heard(broker: ScriptedBroker, api: ApiKey) -> list[Any]:
+def requests(broker: ScriptedBroker, api: ApiKey) -> list[Any]:
     return [one.body for one in broker.heard if one.api is api]
 
 
-def so_many(broker: ScriptedBroker, api: ApiKey, count: int) -> Callable[[], bool]:
+def received(broker: ScriptedBroker, api: ApiKey, count: int) -> Callable[[], bool]:
     return lambda: broker.count(api) >= count
 
 
 def subscribed(broker: ScriptedBroker, *answers: Answer, **options: Any) -> SenderRig:
-    """A rig whose broker wants every metric, and answers so to what it is told."""
+    """A rig whose broker subscribes to every metric, and answers pushes like this."""
     broker.next(ASK, subscription("*"))
     broker.next(PUSH, *answers)
     rig = rig_of(broker.cluster, **options)
-    assert rig.run(so_many(broker, ASK, 1))
+    assert rig.run(received(broker, ASK, 1))
     return rig
 
 
@@ -91,14 +91,14 @@ def test_metrics_are_pushed_at_the_interval_of_the_subscription(broker: Scripted
     rig = rig_of(broker.cluster)
     assert rig.run(rig.queue().succeeded)
     began = rig.clock.now
-    assert rig.run(so_many(broker, PUSH, 1))
+    assert rig.run(received(broker, PUSH, 1))
     assert 29 < rig.clock.now - began < 91, "half to one and a half times a minute"
     assert rig.run(rig.queue().succeeded)
     first = rig.clock.now
-    assert rig.run(so_many(broker, PUSH, 3))
+    assert rig.run(received(broker, PUSH, 3))
     assert 119 < rig.clock.now - first < 121
-    assert [ask.client_instance_id for ask in heard(broker, ASK)] == [None]
-    pushes = heard(broker, PUSH)
+    assert [ask.client_instance_id for ask in requests(broker, ASK)] == [None]
+    pushes = requests(broker, PUSH)
     assert {push.client_instance_id for push in pushes} == {OWN_ID}
     assert {(push.subscription_id, push.terminating) for push in pushes} == {(7, False)}
     totals = [
@@ -113,11 +113,11 @@ def test_metrics_are_compressed_by_the_first_codec_that_both_support(
     broker.next(ASK, subscription("*", codecs=(UNHEARD_OF, GZIP, 4)))
     broker.next(PUSH, taken())
     rig = rig_of(broker.cluster, enable_idempotence=True)
-    assert rig.run(so_many(broker, PUSH, 1))
-    (push,) = heard(broker, PUSH)
+    assert rig.run(received(broker, PUSH, 1))
+    (push,) = requests(broker, PUSH)
     assert push.compression_type == GZIP
-    told = read_metrics(gzip.decompress(push.metrics))
-    assert "org.apache.kafka.producer.buffer.total.bytes" in [one.name for one in told]
+    metrics = read_metrics(gzip.decompress(push.metrics))
+    assert "org.apache.kafka.producer.buffer.total.bytes" in [one.name for one in metrics]
     assert read_resource(gzip.decompress(push.metrics)) == {}
 
 
@@ -125,11 +125,11 @@ def test_a_lost_answer_does_not_affect_records_or_later_pushes(broker: ScriptedB
     broker.next(ASK, cut, subscription("*"))
     broker.next(PUSH, cut, taken())
     rig = rig_of(broker.cluster)
-    assert rig.run(so_many(broker, ASK, 1))
+    assert rig.run(received(broker, ASK, 1))
     assert rig.run(rig.queue().succeeded)  # which connects again
-    assert rig.run(so_many(broker, PUSH, 1))
+    assert rig.run(received(broker, PUSH, 1))
     assert rig.run(rig.queue().succeeded)
-    assert rig.run(so_many(broker, PUSH, 2))
+    assert rig.run(received(broker, PUSH, 2))
 
 
 def test_pushes_continue_after_one_that_could_not_be_written(broker: ScriptedBroker) -> None:
@@ -144,19 +144,19 @@ def test_pushes_continue_after_one_that_could_not_be_written(broker: ScriptedBro
 
     assert rig.run(broken_when_due)
     assert rig.run(rig.queue().succeeded)  # which connects again
-    assert rig.run(so_many(broker, PUSH, 1))
+    assert rig.run(received(broker, PUSH, 1))
 
 
 def test_no_connection_is_opened_for_telemetry(broker: ScriptedBroker) -> None:
     rig = subscribed(broker, connections_max_idle_ms=5_000)
     connections = broker.connections
-    rig.sender.metadata.close()  # nor for metadata
+    rig.sender.metadata.close()  # which would connect as well
     assert not rig.run(lambda: False, seconds=200)
     assert broker.count(PUSH) == 0
     assert broker.connections == connections
 
 
-def leaves(rig: SenderRig) -> Callable[[], bool]:
+def ready_to_close(rig: SenderRig) -> Callable[[], bool]:
     return lambda: rig.sender.ready_to_close(rig.clock.now)
 
 
@@ -164,10 +164,10 @@ def test_the_last_push_is_marked_as_terminating(broker: ScriptedBroker) -> None:
     rig = subscribed(broker, taken())
     assert rig.run(rig.queue().succeeded)
     ended = rig.clock.now
-    assert rig.run(leaves(rig))
-    assert [push.terminating for push in heard(broker, PUSH)] == [True]
+    assert rig.run(ready_to_close(rig))
+    assert [push.terminating for push in requests(broker, PUSH)] == [True]
     assert rig.clock.now - ended < 0.5
-    assert leaves(rig)()
+    assert ready_to_close(rig)()
     assert not rig.run(lambda: False, seconds=200)
     assert broker.count(PUSH) == 1
 
@@ -178,7 +178,7 @@ def test_closing_waits_half_a_second_for_an_unanswered_last_push(
     rig = subscribed(broker, silence)
     assert rig.run(rig.queue().succeeded)
     ended = rig.clock.now
-    assert rig.run(leaves(rig))
+    assert rig.run(ready_to_close(rig))
     assert 0.5 <= rig.clock.now - ended < 0.6
 
 
@@ -193,5 +193,5 @@ def test_closing_does_not_wait_without_a_subscription(
     rig = rig_of(broker.cluster)
     assert rig.run(rig.queue().succeeded)
     assert not rig.run(lambda: False, seconds=1)
-    assert leaves(rig)()
+    assert ready_to_close(rig)()
     assert broker.count(PUSH) == 0

@@ -1,4 +1,4 @@
-"""What a topic has of its own holds for no other, and is free again after its last record."""
+"""Settings and state of single topics, and the removal of unused topics."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def produced(broker: ScriptedBroker) -> list[tuple[int, set[str]]]:
 
 
 def done(rig: SenderRig, *futures: FutureRecordMetadata) -> bool:
-    """Whether all of them have an outcome soon."""
+    """Run until all of them have an outcome."""
     return rig.run(lambda: all(future.is_done for future in futures), seconds=SOON)
 
 
@@ -96,22 +96,22 @@ def test_a_batch_held_back_for_order_does_not_delay_topics_with_other_acks() -> 
     broker.next(ApiKey.PRODUCE, hold, refuse_the_first)
     stuck = [rig.queue(topic="a") for _ in range(2)]
     assert rig.run(lambda: rig.metrics.topic("a").records_retried == 1, seconds=SOON)
-    for _ in range(3):  # its back-off is over and it was served least of late, but may not leave
+    for _ in range(3):  # its back-off is over, but it must not be sent
         rig.clock.advance(1)
         assert done(rig, rig.queue(topic="b"))
     assert not any(future.is_done for future in stuck)
     assert [topics for _, topics in produced(broker)] == [{"a"}, {"a"}, {"b"}, {"b"}, {"b"}]
 
 
-# Free again some time after the last record -------------------------------------------------------
+# Removal of unused topics -------------------------------------------------------------------------
 
 
 IDLE = 300
-"""Seconds after which the metadata drops a topic, at the next answer."""
+"""Seconds without records after which the next metadata drops a topic."""
 
 
 class Caller(CompiledSend):
-    """What knows of topics in the threads that send: partitioner, compiled path, loads."""
+    """The state of topics in sending threads: partitioner, compiled path, loads."""
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.loads = loads = QueueLoads()
@@ -125,7 +125,7 @@ class Caller(CompiledSend):
         self.rig.know("used")
 
     def use(self, topics: Iterable[str]) -> None:
-        """One record without a key for each of them."""
+        """Send one record without a key to each of them."""
         names = list(topics)
         self.rig.know("used", *names)
         futures = [self._send_first(name) for name in names]
@@ -152,8 +152,8 @@ def rig_of(broker: ScriptedBroker, *topics: str) -> SenderRig:
     return rig
 
 
-def let_go(rig: SenderRig, *topics: str) -> None:
-    """Let the time pass until nothing is known of ``topics``, while others are used."""
+def expire(rig: SenderRig, *topics: str) -> None:
+    """Advance the clock until ``topics`` are removed, while another one is used."""
     metadata = rig.sender.metadata
     for _ in range(10):
         assert rig.run(rig.queue(topic="used").succeeded)
@@ -163,32 +163,32 @@ def let_go(rig: SenderRig, *topics: str) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.alone  # threads that other tests left behind free memory at any time
+@pytest.mark.alone  # threads of other tests may free memory
 def test_an_unused_topic_is_freed(broker: ScriptedBroker, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("WARNING", "kprod")  # what is logged at DEBUG pytest keeps
+    caplog.set_level("WARNING", "kprod")  # pytest keeps DEBUG messages
     names = [f"topic-{number:04}" for number in range(1400)]
     broker.cluster.topics |= {name: [1] for name in names}
     caller = Caller(broker)
     rig = caller.rig
-    warm, cold = names[:1100], names[1100:]  # the first fill caches of limited size
+    warm, cold = names[:1100], names[1100:]  # these fill caches of limited size
     caller.use(warm)
-    let_go(rig, *warm)
+    expire(rig, *warm)
     before = blocks(rig)
     caller.use(cold)
     meanwhile = blocks(rig)
-    let_go(rig, *cold)
+    expire(rig, *cold)
     kept = (blocks(rig) - before) / len(cold)
-    assert (meanwhile - before) / len(cold) > 20, "this measures nothing"
+    assert (meanwhile - before) / len(cold) > 20, "the measurement does not work"
     assert kept < 0.5
     assert not [name for name in rig.metrics.groups(rig.clock.now) if "topic-0" in name]
 
 
 def blocks(rig: SenderRig) -> int:
-    """The blocks of memory that Python has given out, but for the cluster's own memory."""
+    """Allocated blocks of memory without those of the cluster."""
     (broker,) = rig.cluster.brokers.values()
     rig.cluster.log.clear()
     broker.heard.clear()
-    for _ in range(10):  # what is left of other tests may take several rounds, or never end
+    for _ in range(10):  # garbage of other tests may take several collections
         if not gc.collect():
             break
     return sys.getallocatedblocks()
@@ -197,7 +197,7 @@ def blocks(rig: SenderRig) -> int:
 def test_records_of_a_removed_topic_stay_counted(broker: ScriptedBroker) -> None:
     rig = rig_of(broker, "used", "unused")
     assert rig.run(rig.queue(topic="unused").succeeded)
-    let_go(rig, "unused")
+    expire(rig, "unused")
     sent = rig.metrics.groups(rig.clock.now)["producer-metrics"]
     assert sent["record-send-total"] == rig.metrics.records_sent
     assert sent["outgoing-byte-total"] > 0
@@ -205,10 +205,10 @@ def test_records_of_a_removed_topic_stay_counted(broker: ScriptedBroker) -> None
 
 
 def test_a_topic_that_is_used_again_gets_a_new_epoch(broker: ScriptedBroker) -> None:
-    """Under the old one the first sequence would be taken for a repetition, and not be stored."""
+    """With the old one the first sequence would be taken as a duplicate, and not be stored."""
     rig = rig_of(broker, "used", "unused")
     assert rig.run(rig.queue(b"first", topic="unused").succeeded)
-    let_go(rig, "unused")
+    expire(rig, "unused")
     rig.know("used", "unused")
     assert rig.run(rig.queue(b"again", topic="unused").succeeded)
     assert rig.run(rig.queue(b"other", topic="unused", partition=1).succeeded)
@@ -222,7 +222,7 @@ def test_a_topic_that_is_used_again_gets_a_new_epoch(broker: ScriptedBroker) -> 
 
 
 class EpochsOfACoordinator:
-    """A transaction that admits all batches. Its epoch is the coordinator's to give."""
+    """A transaction that admits all batches. The coordinator sets its epoch."""
 
     def __init__(self) -> None:
         self.lost = 0
@@ -239,7 +239,7 @@ class EpochsOfACoordinator:
 def test_a_transactional_producer_forgets_a_topic_with_its_next_epoch(
     broker: ScriptedBroker,
 ) -> None:
-    """With protocol 1 the epoch stays the same, and what was known of a topic stayed for ever."""
+    """With protocol 1 the epoch may stay the same for long."""
     rig = rig_of(broker, "used", "unused")
     partitions = rig.sender.partitions
     assert rig.run(rig.queue(topic="used").succeeded)  # it has a producer id
@@ -253,7 +253,7 @@ def test_a_transactional_producer_forgets_a_topic_with_its_next_epoch(
     assert "unused" in partitions.queues
     assert partitions.identity.producer is not None
     partitions.identity.producer = partitions.identity.producer._replace(epoch=1)
-    let_go(rig, "unused")
+    expire(rig, "unused")
     assert "unused" not in partitions.queues
 
 
@@ -269,12 +269,12 @@ def test_a_topic_with_a_request_in_flight_is_kept(broker: ScriptedBroker) -> Non
     broker.next(ApiKey.PRODUCE, silence)
     future = rig.queue(b"late", topic="unused")
     assert not rig.run(lambda: future.is_done, seconds=30)
-    assert rig.run(future.succeeded), "the repetition needs the queue"
+    assert rig.run(future.succeeded), "the retry needs the queue"
     assert broker.cluster.values("unused") == [b"late"]
 
 
 def test_a_topic_with_a_lingering_record_is_kept(broker: ScriptedBroker) -> None:
-    """It was dropped, and asked for again when its record was ready."""
+    """Not dropped, and requested again when the record is ready."""
     rig = SenderRig(
         broker.cluster, metadata_max_idle_ms=5_000, metadata_max_age_ms=1_000, linger_ms=60_000
     )
@@ -291,7 +291,7 @@ def test_a_topic_with_a_lingering_record_is_kept(broker: ScriptedBroker) -> None
 
 
 def test_the_partitioner_forgets_removed_topics() -> None:
-    """Which shows where the turns begin anew."""
+    """Round robin starts again."""
     cluster = ScriptedCluster(topics={"t": [1, 1, 1]})
     cluster.add(1)
     with producer_before(cluster, partitioner="round_robin") as producer:
@@ -304,13 +304,13 @@ def test_the_partitioner_forgets_removed_topics() -> None:
 def test_a_record_waiting_for_memory_goes_into_the_new_queue_of_its_topic(
     broker: ScriptedBroker,
 ) -> None:
-    """It had the queue that is let go of; put there, nobody would ever send it."""
+    """A record in the removed queue would never be sent."""
     rig = SenderRig(broker.cluster, buffer_memory=40_000, batch_size=20_000, linger_ms=60_000)
     rig.know("used", "unused")
     assert rig.run(rig.queue(topic="unused").succeeded)
     accumulator, now = rig.sender.accumulator, rig.clock.wall_ms()
     others = [TopicPartition(topic, 0) for topic in ("first", "second")]
-    for tp in others:  # nobody leads these: they keep all the memory there is
+    for tp in others:  # without a leader: they occupy all memory
         accumulator.append(tp, now, None, b"", (), 0)
     sent: list[FutureRecordMetadata] = []
 

@@ -1,4 +1,4 @@
-"""The state machine of transactions: every state, every call, every move, and who may make it."""
+"""The state machine of transactions: every call in every state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fresh() -> Transactions:
 
 
 def do(transactions: Transactions, call: Call) -> None:
-    """``call``, and its end if it is one that waits, as the sender would bring it."""
+    """Make the call, without waiting for its end."""
     if call is Call.BEGIN:
         transactions.begin()
     elif call is Call.SEND:
@@ -51,12 +51,12 @@ def do(transactions: Transactions, call: Call) -> None:
 
 
 def end(transactions: Transactions, call: Call) -> None:
-    """The caller hears that ``call`` has ended well."""
+    """Return from a ``call`` that has ended."""
     transactions.heard(transactions.start(call))
 
 
 def in_state(state: State) -> Transactions:
-    """A machine that has come there by moves of its own."""
+    """A state machine that was brought into ``state`` by calls."""
     transactions = fresh()
     for step in PATHS[state]:
         step(transactions)
@@ -114,7 +114,7 @@ def test_every_call_in_every_state(state: State, call: Call) -> None:
         do(transactions, call)
         assert transactions.state is LEADS_TO.get(call, State.IN_TRANSACTION)
     elif UNDER_WAY.get(state) is call:
-        do(transactions, call)  # it is waited for once more
+        do(transactions, call)  # waits again
         assert transactions.state is state
     else:
         with pytest.raises(KprodError) as caught:
@@ -172,7 +172,7 @@ def test_an_unfinished_call_must_be_repeated() -> None:
 def test_a_failure_after_a_concurrent_abort_is_ignored(
     end: Callable[[Transactions], None],
 ) -> None:
-    """A record fails; while the sender writes the error, another thread aborts, or closes."""
+    """While the sender formats the error of a record, another thread aborts or closes."""
     transactions = in_state(State.IN_TRANSACTION)
 
     class OutrunError(KprodError):
@@ -201,7 +201,7 @@ def test_equal_offsets_share_a_request_and_others_follow() -> None:
 
 
 def test_offsets_dropped_by_close_are_not_sent() -> None:
-    """The answer to them and the close come at the same time, in two threads."""
+    """The answer and the close are concurrent."""
     transactions = in_state(State.IN_TRANSACTION)
     pending = transactions.start_offsets(OFFSETS, MEMBER)
     assert transactions.next_offsets() is pending
@@ -212,7 +212,7 @@ def test_offsets_dropped_by_close_are_not_sent() -> None:
 
 
 def test_offsets_sent_after_the_call_timed_out_are_not_sent_again() -> None:
-    """A call that never waits long enough would find them gone each time, and never end."""
+    """Else a call with a short timeout would send them each time, and never succeed."""
     transactions = in_state(State.IN_TRANSACTION)
     first = transactions.start_offsets(OFFSETS, MEMBER)
     transactions.offsets_sent(first)
@@ -221,7 +221,7 @@ def test_offsets_sent_after_the_call_timed_out_are_not_sent_again() -> None:
     assert again.ended.is_open
     assert transactions.next_offsets() is None
     transactions.heard(again)
-    assert transactions.start_offsets(OFFSETS, MEMBER) is not first, "asked for once more"
+    assert transactions.start_offsets(OFFSETS, MEMBER) is not first, "a new request"
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_the_newest_feature_level_counts() -> None:
     assert transactions.level == 0
 
 
-# What one process has prepared is ended by another one --------------------------------------------
+# Prepared transactions that another process ends --------------------------------------------------
 
 
 BOTH = pytest.mark.parametrize("implicit", [False, True], ids=["protocol-1", "protocol-2"])
@@ -292,7 +292,7 @@ def test_a_resumed_transaction_is_ended_by_one_request(implicit: bool, call: Cal
     assert ask.fields == ("tx", PREPARED, call is Call.COMMIT)
     assert (ask.version_cap is None) is implicit
     dialogue.coordination.take(ask, dialogue.reply(ask), 0.0)
-    if not implicit:  # the numbers of its partitions are not known here
+    if not implicit:  # the sequences of its partitions are unknown here
         assert dialogue.expect(ApiKey.INIT_PRODUCER_ID).fields[2:] == PREPARED
         dialogue.answer(ApiKey.INIT_PRODUCER_ID)
     dialogue.hear(call)
@@ -303,7 +303,7 @@ def test_a_resumed_transaction_is_ended_by_one_request(implicit: bool, call: Cal
 
 
 def test_a_resumed_transaction_uses_the_protocol_known_at_its_end() -> None:
-    """Nobody was asked yet when the transaction is taken up."""
+    """It is unknown when the transaction is resumed."""
     dialogue = resumed(implicit=False)
     dialogue.transactions.start(Call.COMMIT)
     assert dialogue.due().version_cap is not None
@@ -315,7 +315,7 @@ def test_a_resumed_transaction_uses_the_protocol_known_at_its_end() -> None:
 def test_fencing_is_an_error_unless_it_is_expected(
     renamed: bool, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Attempts of an exactly-once job fence each other, and have more than one id each."""
+    """Attempts of an exactly-once job fence each other, and rename their producers."""
     caplog.set_level(logging.INFO, "kprod")
     dialogue = Dialogue(implicit=False)
     if renamed:
@@ -333,12 +333,12 @@ def test_fencing_is_an_error_unless_it_is_expected(
 def test_a_fenced_resumed_transaction_raises_without_an_error_in_the_log(
     implicit: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The caller asked what became of it, so the answer is no error of the log's."""
+    """The caller gets the error, so it is logged as information only."""
     caplog.set_level(logging.INFO, "kprod")
     dialogue = resumed(implicit)
     dialogue.transactions.start(Call.COMMIT)
     dialogue.answer(ApiKey.END_TXN, 90)
-    if implicit:  # it may have been the coordinator itself: an abort tells
+    if implicit:  # the coordinator may have aborted it: an abort shows that
         dialogue.answer(ApiKey.END_TXN, 90)
     with pytest.raises(ProducerFencedError):
         dialogue.hear(Call.COMMIT)
@@ -366,7 +366,7 @@ def test_a_resumed_transaction_can_only_be_ended(call: Call) -> None:
 def test_a_transaction_ends_with_the_feature_level_it_was_written_with(
     level: int, now: int
 ) -> None:
-    """The cluster has another ``transaction.version`` by then."""
+    """The cluster's ``transaction.version`` has changed since."""
     dialogue = Dialogue(implicit=now == 2)
     dialogue.transactions.resume(PREPARED, level)
     dialogue.transactions.start(Call.COMMIT)
@@ -385,7 +385,7 @@ def test_a_prepared_transaction_can_be_parsed_from_its_text() -> None:
     bare = PreparedTransaction("a:b", 40, 7)
     for prepared in (known, bare, known._replace(level=1), known._replace(began_ms=None)):
         assert PreparedTransaction.parse(str(prepared)) == prepared
-    assert PreparedTransaction.parse("40:7:a:b") == bare, "the form before"
+    assert PreparedTransaction.parse("40:7:a:b") == bare, "the earlier format"
     for wrong in ("", "v2", "40:7", "40:7:", "v2:40:7:2:3:", "v2:40:x:::a", "-1:7:a", "v2:1:2:3:a"):
         with pytest.raises(InvalidRecordError, match="is not a prepared transaction"):
             PreparedTransaction.parse(wrong)
@@ -393,7 +393,7 @@ def test_a_prepared_transaction_can_be_parsed_from_its_text() -> None:
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(2**63, 0), (40, 2**15), (-1, 0), (40, -1)])
 def test_invalid_producer_ids_and_epochs_are_refused(producer_id: int, epoch: int) -> None:
-    """The sender could not write them: its turn would break off."""
+    """The sender could not encode them, and would end."""
     with pytest.raises(InvalidRecordError, match="is not a prepared transaction"):
         PreparedTransaction.parse(f"v2:{producer_id}:{epoch}:::tx")
     nobody = f"127.0.0.1:{free_port()}"

@@ -1,4 +1,4 @@
-"""What a broker may owe answers for is earned by answers, and halved with each lost connection."""
+"""The window of bytes in flight grows with answers, and is halved with a lost connection."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ LEAST, MOST, SLOW = 100, 6400, 7.5
 QUICK = 0.001
 
 
-class Watched:
-    """A window and what happens to its requests."""
+class WindowRig:
+    """A window, and outcomes of its requests."""
 
     def __init__(self, least: int = LEAST, most: int = MOST) -> None:
         self.window = Window(least, most, SLOW)
 
     def answer(self, nbytes: int, *, seconds: float = QUICK) -> int:
-        """A request was answered; the size then."""
+        """Answer a request; the size of the window then."""
         self.window.in_flight += nbytes
         self.window.answered(nbytes, seconds)
         return self.window.size
 
     def lose(self, *requests: int, sent_at: float = 99.0, now: float = 100.0) -> int:
-        """The connection ended with these requests; the size then."""
+        """Lose the connection with these requests; the size of the window then."""
         for nbytes in requests:
             self.window.in_flight += nbytes
         for nbytes in requests:
@@ -43,30 +43,30 @@ class Watched:
 
 
 def test_the_window_starts_at_one_batch_and_doubles_with_every_answered_window() -> None:
-    rig = Watched()
+    rig = WindowRig()
     assert rig.window.size == LEAST
     assert [rig.answer(size) for size in (100, 200, 400, 800)] == [200, 400, 800, 1600]
 
 
 def test_a_lost_connection_halves_the_window_which_recovers_quickly_to_half() -> None:
-    rig = Watched()
+    rig = WindowRig()
     rig.answer(3100)
     assert rig.lose(500, 300) == 400
     assert [rig.answer(rig.window.size) for _ in range(2)] == [800, 1600]
-    assert rig.answer(1600) == 1700, "half of 3200 is regained: one batch for each window"
-    assert rig.answer(900) == 1752, "and for half of a window half of it"
+    assert rig.answer(1600) == 1700, "beyond half of 3200 it grows by one batch per window"
+    assert rig.answer(900) == 1752, "and for half a window by half of that"
 
 
 def test_requests_lost_with_one_connection_shrink_the_window_once() -> None:
-    rig = Watched()
+    rig = WindowRig()
     rig.answer(3100)
     assert rig.lose(*[400] * 8) == 1600
-    assert rig.lose(400, sent_at=100.0, now=100.0) == 1600, "it was sent before the window fell"
+    assert rig.lose(400, sent_at=100.0, now=100.0) == 1600, "sent before the window shrank"
     assert rig.lose(400, sent_at=101.0, now=102.0) == 200
 
 
 def test_requests_that_failed_for_other_reasons_do_not_shrink_the_window() -> None:
-    rig = Watched()
+    rig = WindowRig()
     rig.answer(3100)
     rig.window.in_flight += 500
     rig.window.failed(500, 99.0, 100.0, lost=False)
@@ -74,20 +74,20 @@ def test_requests_that_failed_for_other_reasons_do_not_shrink_the_window() -> No
 
 
 def test_the_window_grows_to_at_most_twice_the_bytes_in_flight() -> None:
-    """A network that carries 100 bytes at a time may not carry the 6,400 of a later batch."""
-    rig = Watched()
+    """A network that carries 100 bytes at a time may not carry a batch of 6,400."""
+    rig = WindowRig()
     assert [rig.answer(100) for _ in range(100)] == [200] * 100
 
 
 def test_a_slow_answer_does_not_grow_the_window() -> None:
-    """Where bytes take that long, twice as many would soon take longer than one waits."""
-    rig = Watched()
+    """At that rate, a larger window would soon exceed the request timeout."""
+    rig = WindowRig()
     assert rig.answer(100, seconds=SLOW) == 200
-    assert rig.answer(200, seconds=SLOW + 0.1) == 200, "and costs nothing"
+    assert rig.answer(200, seconds=SLOW + 0.1) == 200, "nor shrinks it"
     assert rig.answer(200) == 400
 
 
-# A batch that grew gets through a network that turns bad ------------------------------------------
+# Large batches in a network that carries less -----------------------------------------------------
 
 
 TP = TopicPartition("t", 0)
@@ -96,8 +96,8 @@ LARGEST = 3000
 VALUE = b"%050d"
 
 
-class Narrow(ServerEnd):
-    """Breaks off when the client has sent as many bytes as ``carries`` says, if it does."""
+class LimitedEnd(ServerEnd):
+    """Resets the connection when the client has sent more than ``carries()`` bytes."""
 
     def __init__(self, inner: ServerEnd, carries: Callable[[], int | None]) -> None:
         self._inner = inner
@@ -113,8 +113,8 @@ class Narrow(ServerEnd):
         return self._inner.receive(data)
 
 
-class Poor:
-    """A sender at a broker whose connections end after ``carries`` bytes, once that is set.
+class LossyRig:
+    """A sender whose connections end after ``carries`` bytes, once that is set.
 
     Sockets take 400 bytes at a time.
     """
@@ -124,8 +124,8 @@ class Poor:
         self.broker = self.cluster.add(1)
         self.carries: int | None = None
         accept = self.broker.accept
-        place = (self.broker.host, self.broker.port)
-        self.cluster.listeners[place] = lambda: Narrow(accept(), lambda: self.carries)
+        address = (self.broker.host, self.broker.port)
+        self.cluster.listeners[address] = lambda: LimitedEnd(accept(), lambda: self.carries)
         clock = FakeClock()
         backend = VirtualBackend(clock, self.cluster.listeners, send_chunk=400)
         self.rig = SenderRig(
@@ -141,8 +141,8 @@ class Poor:
         futures = [self.rig.queue(VALUE % number) for number in range(first, first + count)]
         return lambda: all(future.is_done for future in futures)
 
-    def earn(self) -> int:
-        """Have batches grow as far as they may; how many records were sent."""
+    def grow(self) -> int:
+        """Send records until the window is largest; their number."""
         sent = 0
         for count in (4, 8, 16, 32, 40, 40):
             assert self.rig.run(self.send(sent, count))
@@ -155,7 +155,7 @@ class Poor:
 
 
 def check(log: list[RecordBatch], records: int) -> None:
-    """Each record once, in order, under consecutive numbers of one epoch."""
+    """Each record once, in order, with consecutive sequence numbers of one epoch."""
     sequence = 0
     values: list[bytes | None] = []
     for batch in log:
@@ -167,22 +167,22 @@ def check(log: list[RecordBatch], records: int) -> None:
 
 @pytest.mark.parametrize("compression", [None, "gzip"])
 def test_unread_batches_are_split_when_the_network_carries_less(compression: str | None) -> None:
-    poor = Poor(compression_type=compression)
-    sent = poor.earn()
-    batches = len(poor.log)
-    poor.carries = 1000
-    assert poor.rig.run(poor.send(sent, 40))
-    check(poor.log, sent + 40)
-    if compression is None:  # else it fits as it is
-        assert max(len(batch.data) for batch in poor.log[batches:]) < 1000
-        assert poor.rig.metrics.batches_split >= 1
+    lossy = LossyRig(compression_type=compression)
+    sent = lossy.grow()
+    batches = len(lossy.log)
+    lossy.carries = 1000
+    assert lossy.rig.run(lossy.send(sent, 40))
+    check(lossy.log, sent + 40)
+    if compression is None:  # compressed, it fits without a split
+        assert max(len(batch.data) for batch in lossy.log[batches:]) < 1000
+        assert lossy.rig.metrics.batches_split >= 1
 
 
 def test_without_idempotence_batches_that_may_have_been_read_are_split_too() -> None:
-    """It would be in the log twice as a whole as well."""
-    poor = Poor(enable_idempotence=False)
-    sent = poor.earn()
-    poor.broker.next(ApiKey.PRODUCE, cut)
-    assert poor.rig.run(poor.send(sent, 40))
-    assert max(batch.record_count for batch in poor.log[-4:]) <= 20
-    assert poor.cluster.values("t") == [VALUE % number for number in range(sent + 40)]
+    """A duplicate is possible in any case."""
+    lossy = LossyRig(enable_idempotence=False)
+    sent = lossy.grow()
+    lossy.broker.next(ApiKey.PRODUCE, cut)
+    assert lossy.rig.run(lossy.send(sent, 40))
+    assert max(batch.record_count for batch in lossy.log[-4:]) <= 20
+    assert lossy.cluster.values("t") == [VALUE % number for number in range(sent + 40)]
