@@ -1,17 +1,16 @@
-"""An accumulator in virtual time, and what stands around it."""
+"""An accumulator with the sender's partitions, in virtual time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from kprod.buffer.accumulator import QueueSettings, RecordAccumulator
 from kprod.buffer.compression import CODEC_IDS
 from kprod.clock import ExponentialBackoff
 from kprod.cluster.metadata import Metadata
 from kprod.cluster.snapshot import ClusterSnapshot, Leadership, PartitionInfo, Partitions, TopicInfo
-from kprod.errors import KprodError
 from kprod.metrics import ProducerMetrics
 from kprod.records.record_batch import RecordBatch, read_batches
 from kprod.sender.broker import Broker
@@ -28,7 +27,7 @@ from tests.support.virtual_backend import VirtualBackend
 from tests.unit.sender.exchanges import SETTINGS
 
 BATCH = 1000
-"""Bytes of a batch; one record of ``VALUE`` takes about half of it, two fill it."""
+"""Bytes of a batch; two records of ``VALUE`` fill it."""
 
 VALUE = bytes(440)
 EPOCH = 5
@@ -42,31 +41,12 @@ def cluster(leaders: Sequence[int] = (1, 1, 1)) -> ClusterSnapshot:
     return ClusterSnapshot(brokers, {"t": TopicInfo("t", None, parts)})
 
 
-class Shut:
-    """A transaction that lets no batch of the partitions in ``shut`` leave."""
-
-    transactional_id = "shut"
-    implicit = True
-
-    def __init__(self) -> None:
-        self.shut: set[int] = set()
-
-    def admits(self, tp: TopicPartition) -> bool:
-        return tp.partition not in self.shut
-
-    def sequence_lost(self) -> None:
-        """Numbers are not looked at."""
-
-    def record_failed(self, error: KprodError) -> None:
-        """Nobody is told."""
-
-
 def partitions_of(
     accumulator: RecordAccumulator, clock: FakeClock, *, least: int = BATCH, **options: Any
 ) -> PartitionSet:
-    """The sender's side of ``accumulator``, whose brokers are out of reach.
+    """The sender's side of ``accumulator``, with unreachable brokers.
 
-    ``least``: the size that the windows of brokers begin with.
+    ``least``: the initial size of the windows of brokers.
     """
     backoff, metrics = ExponentialBackoff(1, 8, SteadyRandom()), ProducerMetrics()
     metadata = Metadata(clock=clock, max_age=300, max_idle=300, backoff=backoff)
@@ -91,8 +71,8 @@ def partitions_of(
 class Accumulating:
     """``linger`` is 10 s, the back-off 1, 2, 4, 8 s; memory for ``batches`` batches.
 
-    ``options`` are the accumulator's, or ``compression`` and ``compress`` of every topic, or the
-    ``delivery_timeout``.
+    ``options`` are those of the accumulator, or ``compression`` and ``compress`` of every topic,
+    or ``delivery_timeout``.
     """
 
     def __init__(self, batches: int = 10, **options: Any) -> None:
@@ -112,11 +92,9 @@ class Accumulating:
                 **options,
             },
         )
-        self.gate = Shut()
         self.partitions = partitions_of(
             self.accumulator, self.clock, delivery_timeout=delivery_timeout
         )
-        self.partitions.transaction = cast(Any, self.gate)
         self.partitions.network.adopt(cluster().brokers)
         self.deadlines = self.partitions.deadlines
 
@@ -133,14 +111,14 @@ class Accumulating:
         return self.accumulator.append(tp, 1000, None, value, (), timeout)
 
     def look(self, leaders: Sequence[int] = (1, 1, 1)) -> None:
-        """What the sender does before it looks which batches are ready."""
+        """Fire deadlines and find ready batches, as the sender does."""
         self.deadlines.fire(self.clock.now)
         snapshot = cluster(leaders)
         self.partitions.network.adopt(snapshot.brokers)
         self.partitions.look(snapshot, self.clock.now)
 
     def ready(self) -> dict[int, list[int]]:
-        """Partitions that could be sent now, by node, in the order of their turn."""
+        """Partitions with a ready batch by node, in the order of sending."""
         self.look()
         return {
             broker.address.node_id: [one.tp.partition for one in broker.ready]
@@ -152,18 +130,18 @@ class Accumulating:
         return self.deadlines.first - self.clock.now
 
     def drain(self, max_bytes: int = 1_000_000) -> list[ProducerBatch]:
-        """What one request would carry, of everything that is ready."""
+        """The batches of one request to node 1."""
         self.look()
         return self.partitions.drain(self.broker(1), max_bytes, self.clock.now)
 
     def broker(self, node: int) -> Broker:
-        """The leader of this id."""
+        """The broker with this id."""
         broker = self.partitions.network.broker(node)
         assert broker is not None
         return broker
 
     def drain_each(self, count: int) -> list[ProducerBatch]:
-        """So many batches of one partition, each once the one before it has its outcome."""
+        """Drain and take out so many batches of one partition, one after the other."""
         found: list[ProducerBatch] = []
         for _ in range(count):
             (batch,) = self.drain()
@@ -179,22 +157,22 @@ class Accumulating:
         state.producer, state.next_sequence = producer, start
 
     def take_all(self) -> list[ProducerBatch]:
-        """Everything that is queued."""
+        """Take all queued batches."""
         return self.partitions.take_queued(self.clock.now)
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """A broker has found it too large."""
+        """Split it, as after a refusal for its size."""
         self.accumulator.refused_as_too_large(batch, batch.partition.queue)
         return self.cut(batch, 2)
 
     def cut(self, batch: ProducerBatch, count: int) -> list[ProducerBatch]:
-        """It is to leave in so many parts."""
+        """Split it into ``count`` parts."""
         parts: list[ProducerBatch] = batch.partition.split(batch, count, self.clock.now)
         return parts
 
 
 def read(batch: ProducerBatch) -> RecordBatch:
-    """The bytes of a sealed batch, as a reader that is not the writer sees them."""
+    """The bytes of a closed batch, read by an independent reader."""
     (found,) = read_batches(batch.build())
     assert found.crc_ok
     return found

@@ -1,4 +1,4 @@
-"""What tests of batches share, and the end of what is queued for a sender they drive by hand."""
+"""Fixtures for tests of batches; records that are still queued at their end are failed."""
 
 from __future__ import annotations
 

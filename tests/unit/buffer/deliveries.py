@@ -1,4 +1,4 @@
-"""A batch without a sender, and the futures of its records."""
+"""Deliveries without a sender, and futures of their records."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kprod_ext.futures import FutureRecordMetadata
 TP = TopicPartition("t", 3)
 
 
-def nobody() -> None:
-    """Hurry nobody."""
+def no_op() -> None:
+    """Do nothing."""
 
 
 def new_delivery(callbacks: Callbacks | None = None) -> BatchDelivery:
-    return BatchDelivery(TP, nobody, callbacks)
+    return BatchDelivery(TP, no_op, callbacks)
 
 
 def future_of(delivery: BatchDelivery, index: int = 2) -> FutureRecordMetadata:
-    """A record written at 1000 ms with a key of 3 bytes, a null value, headers of 5 bytes."""
+    """Timestamp 1000 ms, a key of 3 bytes, a null value, headers of 5 bytes."""
     return FutureRecordMetadata(delivery, index, 1000, 3, -1, 5)

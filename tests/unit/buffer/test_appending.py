@@ -1,4 +1,4 @@
-"""Records go into the open batch of their partition, which may grow, and be cut in two."""
+"""Appending records to batches, which may grow and be split."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_every_record_accepted_before_close_is_queued_after_it() -> None:
     def append_until_closed(thread: int) -> None:
         mine = []
         with suppress(ProducerClosedError):
-            for number in range(100_000):  # which one may reach before the others have begun
+            for number in range(100_000):  # a thread may reach this before the others start
                 mine.append(rig.append(thread * 2 + number % 2, b"v").future)
                 if number == 20:
                     started.release()
@@ -139,7 +139,7 @@ def test_all_threads_get_the_same_queue_of_a_partition() -> None:
     assert all(mine == found[0] for mine in found)
 
 
-# A signal handler may raise at any moment of an append --------------------------------------------
+# Interrupted appends ------------------------------------------------------------------------------
 
 
 MANY = 1000
@@ -156,20 +156,20 @@ def test_an_interrupted_append_leaves_memory_and_queue_consistent(size: int) -> 
 
 
 def check(rig: Accumulating, value: bytes) -> None:
-    """Whatever is queued is whole, is known to flush, and is all that takes memory."""
+    """Every queued batch is complete, known to flush, and nothing else occupies memory."""
     waiting = set(rig.accumulator.incomplete.copy())
     rig.accumulator.flushes.add(None)
     seen: list[ProducerBatch] = []
     while batches := rig.drain():
         seen += batches
-    assert set(seen) == waiting, "flush would not wait for a batch, or for ever"
+    assert set(seen) == waiting, "flush would miss a batch, or wait for ever"
     for batch in seen:
         assert {record.value for record in read(batch).records()} == {value}
         batch.release()
     assert rig.used == 0
 
 
-# A batch that is ready goes on filling until the sender takes it (KIP-782) ------------------------
+# Batches that grow until the sender takes them (KIP-782) ------------------------------------------
 
 
 MOST = 5 * BATCH - 1
@@ -177,15 +177,15 @@ MOST = 5 * BATCH - 1
 
 
 def growing(batches: int = 100) -> Accumulating:
-    """Batches for node 1, which leads all partitions, may grow as far as they ever may."""
+    """Batches for node 1, which leads all partitions, may grow to the maximum."""
     rig = Accumulating(batches, batch_max_size=MOST)
     rig.broker(1).window.size = MOST
-    look_at_queues(rig)
+    drain_each_queue(rig)
     return rig
 
 
-def look_at_queues(rig: Accumulating) -> None:
-    """Let the sender see every queue, by a batch that it sends."""
+def drain_each_queue(rig: Accumulating) -> None:
+    """Let the sender see every queue by draining a batch of it."""
     for partition in range(3):
         rig.append(partition, b"")
         rig.clock.advance(10)
@@ -195,7 +195,7 @@ def look_at_queues(rig: Accumulating) -> None:
 
 
 def sizes(rig: Accumulating) -> dict[int, list[int]]:
-    """Of the batches of each partition."""
+    """Record counts of the batches of each partition."""
     found: dict[int, list[int]] = {}
     for batch in rig.take_all():
         found.setdefault(batch.tp.partition, []).append(batch.record_count)
@@ -213,13 +213,13 @@ def test_batches_grow_to_the_window_of_their_leader() -> None:
         rig.look(leaders)
         return sizes(rig)
 
-    assert grown() == {0: [2] * 6, 1: [2] * 6}, "before anything was allowed"
+    assert grown() == {0: [2] * 6, 1: [2] * 6}, "no window is known"
     rig.broker(1).window.size = 2 * BATCH
-    grown()  # the sender has looked at the queues only now
+    grown()  # the sender sees the queues for the first time
     assert grown() == {0: [4] * 3, 1: [2] * 6}
     rig.broker(1).window.size = 0
     grown()
-    assert grown() == {0: [2] * 6, 1: [2] * 6}, "what is allowed may be taken back"
+    assert grown() == {0: [2] * 6, 1: [2] * 6}, "the window has shrunk"
 
 
 def test_only_the_record_that_fills_a_batch_wakes_the_sender() -> None:
@@ -236,7 +236,7 @@ def test_a_batch_with_an_oversized_record_is_ready_and_takes_more_records() -> N
     assert appended.wake_sender
     assert rig.ready() == {1: [0]}
     rig.append(value=bytes(2 * BATCH))
-    rig.append(value=bytes(2 * BATCH))  # with which it would be larger than it may be
+    rig.append(value=bytes(2 * BATCH))  # would exceed the maximum
     assert sizes(rig) == {0: [2, 1]}
 
 
@@ -255,11 +255,11 @@ def test_batches_stay_below_a_size_that_the_broker_refused() -> None:
     assert sizes(rig) == {0: [4, 4, 4], 1: [10, 2]}
 
 
-# A batch that the broker finds too large goes on as two -------------------------------------------
+# Batches that are split after the broker refused their size ---------------------------------------
 
 
 def sent(rig: Accumulating, records: int) -> ProducerBatch:
-    """A batch of small numbered records that is under way."""
+    """A drained batch of small numbered records."""
     for number in range(records):
         rig.append(value=b"%d" % number)
     rig.accumulator.flushes.add(None)
@@ -280,7 +280,7 @@ def rig(request: pytest.FixtureRequest) -> Accumulating:
 
 
 def test_halves_of_a_split_batch_inherit_its_flags(rig: Accumulating) -> None:
-    """An overtaken batch begins the log of a topic made anew: see ``Partition.acknowledged``."""
+    """See ``Partition.acknowledged`` for overtaken batches."""
     batch = sent(rig, 4)
     batch.maybe_written = batch.overtaken = True
     for half in rig.split(batch):
@@ -289,9 +289,9 @@ def test_halves_of_a_split_batch_inherit_its_flags(rig: Accumulating) -> None:
 
 
 def test_a_batch_that_was_too_large_resets_the_compression_estimate() -> None:
-    """As Kafka does: batches are filled by their uncompressed size again, and learn anew."""
+    """As in Kafka: batches are filled by their uncompressed size again."""
     rig = Accumulating(batches=100, compression="gzip", compress=compressor("gzip", None))
-    for _ in range(100):  # so easy to compress that more and more goes into a batch
+    for _ in range(100):  # well compressible: batches take more and more
         rig.append(value=bytes(BATCH // 4))
         rig.drain()
     fewer = records_of_a_batch(rig)
@@ -300,7 +300,7 @@ def test_a_batch_that_was_too_large_resets_the_compression_estimate() -> None:
 
 
 def records_of_a_batch(rig: Accumulating) -> int:
-    """How many records go into a batch until another one is begun."""
+    """Records that go into one batch."""
     count = 0
     while not rig.append(value=bytes(BATCH // 40)).wake_sender or not count:
         count += 1

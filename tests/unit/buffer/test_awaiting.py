@@ -1,4 +1,4 @@
-"""Tasks of an asyncio loop wait for records, cheaply, and harm nothing when they are cancelled."""
+"""Tasks of an asyncio loop await records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def futures_of(delivery: BatchDelivery, count: int) -> list[FutureRecordMetadata
 
 
 def elsewhere(act: Callable[[], object]) -> None:
-    """Do it in another thread, as the sender would, and wait for that."""
+    """Run it in another thread, as the sender would, and wait for the end."""
     thread = threading.Thread(target=act)
     thread.start()
     thread.join(LONG)
@@ -38,15 +38,15 @@ async def outcome_of(future: FutureRecordMetadata) -> RecordMetadata:
     return await future
 
 
-async def asked(*futures: FutureRecordMetadata) -> list[asyncio.Task[RecordMetadata]]:
-    """Tasks that wait for the futures by now."""
+async def awaiting(*futures: FutureRecordMetadata) -> list[asyncio.Task[RecordMetadata]]:
+    """Tasks that await the futures, and have started."""
     tasks = [asyncio.create_task(outcome_of(future)) for future in futures]
     await asyncio.sleep(0)
     return tasks
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
-    """Counts what other threads ask of it: each time costs a system call."""
+    """Counts calls from other threads, each of which costs a system call."""
 
     calls = 0
 
@@ -60,17 +60,17 @@ class CountingLoop(asyncio.SelectorEventLoop):
 def test_awaiting_a_finished_record_needs_no_event_loop(delivery: BatchDelivery) -> None:
     [future] = futures_of(delivery, 1)
     delivery.succeed(100, -1)
-    with pytest.raises(StopIteration) as told:
+    with pytest.raises(StopIteration) as stopped:
         next(future.__await__())  # no loop runs here
-    assert told.value.value == future.get()
+    assert stopped.value.value == future.get()
 
 
 def test_many_tasks_are_woken_by_one_call_into_the_loop(delivery: BatchDelivery) -> None:
-    """Also those of another batch that ends before the loop has had its turn."""
+    """Also those of another batch that ends before the loop runs."""
     loop, other = CountingLoop(), new_delivery()
 
     async def run() -> list[int]:
-        tasks = await asked(*futures_of(delivery, 500), *futures_of(other, 500))
+        tasks = await awaiting(*futures_of(delivery, 500), *futures_of(other, 500))
         before = loop.calls
         elsewhere(lambda: (delivery.succeed(0, -1), other.succeed(500, -1)))
         assert loop.calls - before == 1
@@ -85,10 +85,10 @@ def test_many_tasks_are_woken_by_one_call_into_the_loop(delivery: BatchDelivery)
 def test_a_cancelled_task_does_not_affect_others(delivery: BatchDelivery) -> None:
     async def run() -> None:
         first, second = futures_of(delivery, 2)
-        given_up, also_first, other = await asked(first, first, second)
-        given_up.cancel()
-        await asyncio.wait([given_up])
-        assert given_up.cancelled()
+        cancelled, also_first, other = await awaiting(first, first, second)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        assert cancelled.cancelled()
         elsewhere(lambda: delivery.succeed(100, -1))
         assert (await also_first).offset == 100
         assert (await other).offset == 101
@@ -105,38 +105,38 @@ def test_callbacks_run_although_a_waiting_loop_was_closed(delivery: BatchDeliver
     task.cancel()
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
-    told: list[object] = []
-    future.add_callback(told.append)
+    results: list[object] = []
+    future.add_callback(results.append)
     delivery.succeed(100, -1)
-    assert told == [future.value]
+    assert results == [future.value]
 
 
 def test_an_interrupted_iteration_of_the_loop_does_not_block_later_tasks(
     delivery: BatchDelivery,
 ) -> None:
-    """A signal handler raises where tasks are woken; the application runs its loop once more."""
+    """A signal handler raises while tasks are woken; the application runs its loop again."""
 
     def interrupted() -> Iterator[None]:
         yield
         raise KeyboardInterrupt
 
-    async def sleeps() -> None:
+    async def sleep() -> None:
         in_slices(asyncio.get_running_loop(), interrupted())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
-    async def waits() -> RecordMetadata:
-        (task,) = await asked(*futures_of(delivery, 1))
+    async def wait() -> RecordMetadata:
+        (task,) = await awaiting(*futures_of(delivery, 1))
         elsewhere(lambda: delivery.succeed(40, -1))
         return await asyncio.wait_for(task, LONG)
 
     loop = asyncio.new_event_loop()
     try:
-        broken_off = loop.create_task(sleeps())
+        interrupted_task = loop.create_task(sleep())
         with pytest.raises(KeyboardInterrupt):
-            loop.run_until_complete(broken_off)
-        loop.run_until_complete(broken_off)
-        assert loop.run_until_complete(waits()).offset == 40
+            loop.run_until_complete(interrupted_task)
+        loop.run_until_complete(interrupted_task)
+        assert loop.run_until_complete(wait()).offset == 40
     finally:
         loop.close()
 
@@ -146,9 +146,9 @@ def test_tasks_of_a_split_batch_get_the_outcome_of_their_half(delivery: BatchDel
 
     async def run() -> None:
         futures = futures_of(delivery, 4)
-        before = await asked(futures[0], futures[3])
+        before = await awaiting(futures[0], futures[3])
         delivery.split_into([(0, first), (3, second)])
-        [after] = await asked(futures[1])
+        [after] = await awaiting(futures[1])
         elsewhere(lambda: first.succeed(100, -1))
         assert (await after).offset == 101  # need not wait for the other half
         elsewhere(lambda: second.fail(ERROR))
@@ -160,11 +160,11 @@ def test_tasks_of_a_split_batch_get_the_outcome_of_their_half(delivery: BatchDel
 
 
 def test_a_batch_is_flushed_once_after_all_tasks_have_sent() -> None:
-    hurried: list[str] = []
-    delivery = BatchDelivery(TP, lambda: hurried.append("hurried"))
+    events: list[str] = []
+    delivery = BatchDelivery(TP, lambda: events.append("flushed"))
 
     async def ask(future: FutureRecordMetadata) -> None:
-        hurried.append("sent")
+        events.append("sent")
         await future
 
     async def run() -> None:
@@ -175,7 +175,7 @@ def test_a_batch_is_flushed_once_after_all_tasks_have_sent() -> None:
         await asyncio.gather(*tasks)
 
     asyncio.run(run())
-    assert hurried == ["sent", "sent", "sent", "hurried"]
+    assert events == ["sent", "sent", "sent", "flushed"]
 
 
 def test_no_wake_up_is_lost_between_awaiting_and_settling() -> None:
@@ -193,15 +193,15 @@ def test_no_wake_up_is_lost_between_awaiting_and_settling() -> None:
             settler.start()
             futures = futures_of(delivery, 3)
             start.wait(LONG)
-            told = await asyncio.wait_for(asyncio.gather(*futures), LONG)
-            assert [stored.offset for stored in told] == [0, 1, 2]
+            results = await asyncio.wait_for(asyncio.gather(*futures), LONG)
+            assert [stored.offset for stored in results] == [0, 1, 2]
             settler.join(LONG)
 
     asyncio.run(run())
 
 
 def test_a_finished_batch_keeps_no_reference_to_the_loop(delivery: BatchDelivery) -> None:
-    """The futures are no business of the garbage collector's: no cycle may outlive their batch."""
+    """The collector does not track futures: no cycle may outlive their batch."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(outcome_of(futures_of(delivery, 1)[0]))
     loop.run_until_complete(asyncio.sleep(0))
@@ -219,7 +219,7 @@ def test_an_unobserved_failed_record_causes_no_output(
 ) -> None:
     async def run() -> None:
         [future] = futures_of(delivery, 1)
-        [task] = await asked(future)
+        [task] = await awaiting(future)
         task.cancel()
         future.as_concurrent()
         delivery.fail(ERROR)

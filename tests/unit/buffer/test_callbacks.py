@@ -1,4 +1,4 @@
-"""Callbacks run in order in a thread of their own, and none can keep the others from running."""
+"""Callbacks run in order in a thread of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kprod.bulk.delivery import BulkDelivery
 from kprod.errors import IllegalStateError
 from kprod.types import RecordMetadata
 from kprod_ext import SentRecords
-from tests.unit.buffer.deliveries import future_of, new_delivery, nobody
+from tests.unit.buffer.deliveries import future_of, new_delivery, no_op
 
 LONG = 20.0
 NAME = "callbacks under test"
@@ -97,13 +97,13 @@ def test_the_queue_is_crowded_until_half_of_it_has_run(callbacks: Callbacks) -> 
 
 
 def test_the_queue_is_not_crowded_once_all_have_run() -> None:
-    """The thread may run them all as soon as they are in its queue."""
+    """The thread may run them all at once."""
     callbacks = Callbacks(NAME, most_waiting=2)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(5_000):
-            callbacks.put([nobody] * 3)
+            callbacks.put([no_op] * 3)
             assert callbacks.drain(LONG)
             assert callbacks.await_room(LONG)
     finally:
@@ -122,17 +122,17 @@ def test_await_room_does_not_block_in_a_callback(callbacks: Callbacks) -> None:
 def test_stop_ends_waits_for_room(callbacks: Callbacks) -> None:
     release = block(callbacks)
     callbacks.put([lambda: None] * 20)
-    let_in: list[bool] = []
-    waiter = threading.Thread(target=lambda: let_in.append(callbacks.await_room(LONG)))
+    results: list[bool] = []
+    waiter = threading.Thread(target=lambda: results.append(callbacks.await_room(LONG)))
     waiter.start()
     callbacks.stop()
     waiter.join(LONG)
-    assert let_in == [True]
+    assert results == [True]
     release.set()
 
 
 def test_no_thread_is_left_once_all_have_run() -> None:
-    """It has nothing to do any more when ``drain`` sees the end, and may still be there."""
+    """It may still be ending when ``drain`` returns."""
     left: list[str] = []
     for number in range(300):
         callbacks = Callbacks(f"{NAME}, {number}")
@@ -169,33 +169,33 @@ def delivery(callbacks: Callbacks) -> BatchDelivery:
 def test_callbacks_run_in_the_order_of_their_records(
     callbacks: Callbacks, delivery: BatchDelivery
 ) -> None:
-    told: list[RecordMetadata] = []
+    results: list[RecordMetadata] = []
     for index in (3, 1, 0, 2):
-        future_of(delivery, index).add_callback(told.append)
+        future_of(delivery, index).add_callback(results.append)
     delivery.succeed(0, -1)
-    future_of(delivery, 1).add_callback(told.append)
+    future_of(delivery, 1).add_callback(results.append)
     assert callbacks.drain(LONG)
-    assert [metadata.offset for metadata in told] == [0, 1, 2, 3, 1]
+    assert [metadata.offset for metadata in results] == [0, 1, 2, 3, 1]
 
 
 def test_without_a_thread_each_callback_runs_exactly_once() -> None:
-    told: list[str] = []
+    calls: list[str] = []
 
     def fail() -> None:
-        told.append("failing")
+        calls.append("failing")
         raise MemoryError
 
     delivery = new_delivery(Callbacks())
-    delivery.on_done(lambda: told.append("first"))
+    delivery.on_done(lambda: calls.append("first"))
     delivery.on_done(fail)
-    delivery.on_done(lambda: told.append("last"))
+    delivery.on_done(lambda: calls.append("last"))
     with pytest.raises(MemoryError):
         delivery.succeed(7, -1)
-    delivery.fail(IllegalStateError("the sender's turn broke off"))
-    assert told == ["first", "failing", "last"]
+    delivery.fail(IllegalStateError("the sender ended"))
+    assert calls == ["first", "failing", "last"]
 
 
-def waits(delivery: BatchDelivery) -> list[Callable[[], object]]:
+def waiting_calls(delivery: BatchDelivery) -> list[Callable[[], object]]:
     """Every way to wait for the outcome of a record or of several."""
     future, sent = future_of(delivery, 0), SentRecords()
     sent.add(delivery, 0)
@@ -221,7 +221,7 @@ def test_waiting_for_an_outcome_in_a_callback_raises(
             wait()
         refused.append(str(raised.value))
 
-    callbacks.put([partial(run, wait) for wait in waits(delivery)])
+    callbacks.put([partial(run, wait) for wait in waiting_calls(delivery)])
     assert callbacks.drain(LONG)
     assert len(refused) == 4
-    assert all("add a callback to that record's future instead" in told for told in refused)
+    assert all("add a callback to that record's future instead" in message for message in refused)

@@ -1,4 +1,4 @@
-"""What the garbage collector sees of batches: nothing while all goes well, and every ring."""
+"""Batches and the garbage collector: untracked without errors, and cycles are found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TP = TopicPartition("t", 0)
 
 
 class Witness:
-    """Something that is gone when what refers to it is."""
+    """Is freed with what refers to it."""
 
 
 def drained() -> tuple[Accumulating, ProducerBatch]:
@@ -40,17 +40,17 @@ def test_the_collector_does_not_track_a_batch_without_errors() -> None:
     assert [gc.is_tracked(part) for part in parts] == [False] * 3
 
 
-def ring_through_a_failed_attempt(witness: Witness) -> None:
+def cycle_through_a_failed_attempt(witness: Witness) -> None:
     rig, batch = drained()
     try:
-        raise ConnectionLost("in the midst of it")
+        raise ConnectionLost("gone")
     except ConnectionLost as error:
-        batch.failed(error)  # whose traceback has this frame, and with it the batch
-    batch.delivery.succeed(0, -1)  # the next one went well
+        batch.failed(error)  # its traceback has this frame, and so the batch
+    batch.delivery.succeed(0, -1)  # the next attempt
     assert rig.accumulator.incomplete == {batch}
 
 
-def ring_through_the_error(witness: Witness) -> None:
+def cycle_through_the_error(witness: Witness) -> None:
     delivery = BatchDelivery(TP, lambda: None)
     try:
         raise KprodError("the end")
@@ -58,7 +58,7 @@ def ring_through_the_error(witness: Witness) -> None:
         delivery.fail(error)
 
 
-def ring_through_errors_of_records(witness: Witness) -> None:
+def cycle_through_errors_of_records(witness: Witness) -> None:
     delivery = BatchDelivery(TP, lambda: None)
     try:
         raise KprodError("the end")
@@ -66,12 +66,12 @@ def ring_through_errors_of_records(witness: Witness) -> None:
         delivery.fail_each([(0, error)])
 
 
-def ring_through_who_is_to_be_told(witness: Witness) -> None:
+def cycle_through_a_callback(witness: Witness) -> None:
     delivery = BatchDelivery(TP, lambda: None)
     delivery.on_done(lambda: (witness, delivery))
 
 
-def ring_through_a_loop(witness: Witness) -> None:
+def cycle_through_a_loop(witness: Witness) -> None:
     async def wait() -> None:
         next(delivery.wait_in_loop())
 
@@ -82,27 +82,27 @@ def ring_through_a_loop(witness: Witness) -> None:
     loop.set_exception_handler(lambda *_: (witness, delivery))
 
 
-def ring_through_halves(witness: Witness) -> None:
+def cycle_through_halves(witness: Witness) -> None:
     whole, first, second = (BatchDelivery(TP, lambda: None) for _ in range(3))
     second.on_done(lambda: witness)
     whole.split_into([(0, first), (3, second)])
 
 
 @pytest.mark.parametrize(
-    "ring",
+    "cycle",
     [
-        ring_through_a_failed_attempt,
-        ring_through_the_error,
-        ring_through_errors_of_records,
-        ring_through_who_is_to_be_told,
-        ring_through_a_loop,
-        ring_through_halves,
+        cycle_through_a_failed_attempt,
+        cycle_through_the_error,
+        cycle_through_errors_of_records,
+        cycle_through_a_callback,
+        cycle_through_a_loop,
+        cycle_through_halves,
     ],
 )
-def test_reference_cycles_are_collected(ring: Callable[[Witness], None]) -> None:
+def test_reference_cycles_are_collected(cycle: Callable[[Witness], None]) -> None:
     witness = Witness()
     gone = weakref.ref(witness)
-    ring(witness)
+    cycle(witness)
     del witness
     gc.collect()
     assert gone() is None

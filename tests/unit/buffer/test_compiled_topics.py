@@ -1,4 +1,4 @@
-"""When a partition may be written to without asking anybody, and when no longer."""
+"""When records take the compiled path, and when the Python path."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from tests.support.sender_rig import SenderRig, rig_of
 TP = TopicPartition("t", 0)
 
 
+PYTHON_PATH = "Python path"
+
+
 class Sending(CompiledSend):
-    """A ``send`` whose Python path only says that it was asked."""
+    """A ``send`` whose Python path returns ``PYTHON_PATH``."""
 
     def __init__(self, accumulator: RecordAccumulator, metadata: Metadata) -> None:
         self.topics = CompiledTopics(self._topic_appenders, accumulator, metadata, largest=1_000)
 
     def _send(self, *_arguments: object) -> str:
-        return "asked the Python path"
+        return PYTHON_PATH
 
 
-def open_lane(partitions: int, batch_size: int = 200) -> tuple[SenderRig, Sending]:
-    """A topic whose partitions have been written to, and may be without asking."""
+def open_appender(partitions: int, batch_size: int = 200) -> tuple[SenderRig, Sending]:
+    """A topic whose partitions take the compiled path."""
     rig = rig_of(cluster_of(partitions), linger_ms=1_000, batch_size=batch_size)
     send = Sending(rig.sender.accumulator, rig.sender.metadata)
     for number in range(partitions):
@@ -36,7 +39,7 @@ def open_lane(partitions: int, batch_size: int = 200) -> tuple[SenderRig, Sendin
 
 
 def test_records_move_to_the_next_sticky_partition_after_its_share() -> None:
-    _, send = open_lane(2, batch_size=1_000)
+    _, send = open_appender(2, batch_size=1_000)
     last = StickyPartition(0, 40)
     first = StickyPartition(0, 40, StickyPartition(1, 40, last))
     send.topics.admit(TP, 2, first)
@@ -48,7 +51,7 @@ def test_records_move_to_the_next_sticky_partition_after_its_share() -> None:
 
 
 def lose_leaders(rig: SenderRig, *lost: int) -> None:
-    """Let the cluster tell that these partitions of the topic have no leader."""
+    """Update the metadata: these partitions of the topic have no leader."""
     nodes = [-1 if number in lost else 1 for number in range(len(rig.cluster.topics["t"]))]
     rig.cluster.topics["t"] = nodes
     led = [number for number, node in enumerate(nodes) if node != -1]
@@ -57,11 +60,11 @@ def lose_leaders(rig: SenderRig, *lost: int) -> None:
 
 
 def test_after_a_leader_loss_only_records_without_a_key_take_the_python_path() -> None:
-    rig, send = open_lane(2, batch_size=2_000)
+    rig, send = open_appender(2, batch_size=2_000)
     send.topics.admit(TopicPartition("t", 1), 2, StickyPartition(1, 500, StickyPartition(0, 50)))
     assert isinstance(send.send("t", b"no key"), FutureRecordMetadata)
     lose_leaders(rig, 0)
-    assert send.send("t", b"no key") == "asked the Python path"
+    assert send.send("t", b"no key") == PYTHON_PATH
     waits = send.send("t", b"explicit", partition=0)
     assert isinstance(waits, FutureRecordMetadata)
     lose_leaders(rig)
@@ -70,59 +73,59 @@ def test_after_a_leader_loss_only_records_without_a_key_take_the_python_path() -
 
 
 def test_sticky_partitions_drawn_before_a_leader_loss_are_not_used() -> None:
-    """A send was under way when the snapshot came."""
-    rig, send = open_lane(3, batch_size=2_000)
+    """By a send that was running when the snapshot arrived."""
+    rig, send = open_appender(3, batch_size=2_000)
     lose_leaders(rig, 1)
     send.topics.admit(TP, 3, StickyPartition(0, 50, StickyPartition(1, 50)))
-    assert send.send("t", b"v") == "asked the Python path"
+    assert send.send("t", b"v") == PYTHON_PATH
     send.topics.admit(TP, 3, StickyPartition(0, 50, StickyPartition(2, 50)))
     assert isinstance(send.send("t", b"v"), FutureRecordMetadata)
 
 
 def test_after_close_records_take_the_python_path() -> None:
-    rig, send = open_lane(1)
+    rig, send = open_appender(1)
     rig.sender.accumulator.close()
-    assert send.send("t", b"late", partition=0) == "asked the Python path"
+    assert send.send("t", b"late", partition=0) == PYTHON_PATH
     send.topics.close()
-    send.topics.admit(TP, 1, None)  # a send that was under way when close() came
+    send.topics.admit(TP, 1, None)  # a send that was running during close()
     assert send._topic_appenders.partition_counts() == {}
 
 
 def test_another_number_of_partitions_closes_the_appender() -> None:
-    rig, send = open_lane(1)
+    rig, send = open_appender(1)
     rig.cluster.topics["t"] = [1, 1]
     rig.sender.metadata.request_update()
     assert rig.run(lambda: len(rig.sender.metadata.snapshot.topics["t"]) == 2)
-    assert send.send("t", b"v", key=b"k") == "asked the Python path"
-    send.topics.admit(TP, 1, None)  # with the number of partitions of before
+    assert send.send("t", b"v", key=b"k") == PYTHON_PATH
+    send.topics.admit(TP, 1, None)  # with the former number of partitions
     assert send._topic_appenders.partition_counts() == {}
 
 
 def test_a_closed_appender_is_not_cached() -> None:
-    """The appender of the last record is at hand for the next one, while it is in the table."""
-    _, send = open_lane(1, batch_size=2_000)
+    """The appender of the last record is cached while it is in the table."""
+    _, send = open_appender(1, batch_size=2_000)
     table, appender = send._topic_appenders, send._topic_appenders.get("t")
     assert appender is not None
-    closed_to_all = TopicAppender(1, 1_000)
-    ways: list[Callable[[], None]] = [
+    closed = TopicAppender(1, 1_000)
+    removals: list[Callable[[], None]] = [
         lambda: table.close("t"),
         table.clear,
-        lambda: table.open("t", closed_to_all),
+        lambda: table.open("t", closed),
     ]
-    for let_go in ways:
+    for remove in removals:
         table.open("t", appender)
         assert isinstance(send.send("t", b"v", partition=0), FutureRecordMetadata)
         assert isinstance(send.send("t", b"v", partition=0), FutureRecordMetadata)
-        let_go()
-        assert send.send("t", b"v", partition=0) == "asked the Python path"
-        assert send.send("".join(["", "t"]), b"v", partition=0) == "asked the Python path"
+        remove()
+        assert send.send("t", b"v", partition=0) == PYTHON_PATH
+        assert send.send("".join(["", "t"]), b"v", partition=0) == PYTHON_PATH
 
 
 def test_a_sticky_partition_that_no_longer_exists_takes_the_python_path() -> None:
-    """The topic was created again with fewer partitions: the appender has no place for that one."""
-    _, send = open_lane(1)
+    """The topic was recreated with fewer partitions."""
+    _, send = open_appender(1)
     appender = send._topic_appenders.get("t")
     assert appender is not None
     appender.stick(StickyPartition(100_000_000, 100))
-    assert send.send("t", b"no key") == "asked the Python path"
+    assert send.send("t", b"no key") == PYTHON_PATH
     assert isinstance(send.send("t", b"explicit", partition=0), FutureRecordMetadata)

@@ -1,4 +1,4 @@
-"""Compressed batches: what a reader makes of them, how large they are guessed, who compresses."""
+"""Compressed batches: their bytes, the estimate of their size, and who compresses them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_a_compressed_batch_is_read_back_unchanged(codec: str, level: int | None
     rig.accumulator.flushes.add(None)
     found = [read(batch) for _ in range(20) for batch in rig.drain()]
     assert [record.value for batch in found for record in batch.records()] == values
-    stored_as_it_is = (codec, level) == ("gzip", 0)
-    assert {batch.codec for batch in found} == {0 if stored_as_it_is else CODEC_IDS[codec]}
+    stored_uncompressed = (codec, level) == ("gzip", 0)
+    assert {batch.codec for batch in found} == {0 if stored_uncompressed else CODEC_IDS[codec]}
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -52,7 +52,7 @@ def test_more_records_fit_into_a_batch_that_compresses_well(codec: str) -> None:
             assert batch.size <= BATCH
             batch.release()
     assert counts[0] <= 2
-    assert counts[-1] > 4 * counts[0], "the estimate did not follow"
+    assert counts[-1] > 4 * counts[0], "the estimate did not fall"
     rig.accumulator.close()
     for batch in rig.take_all():
         batch.release()
@@ -120,13 +120,13 @@ def test_the_estimate_rises_at_once_and_falls_slowly(
 
 
 def teach(ratios: CompressionRatios, known: float) -> None:
-    """Bring the estimate to ``known``, from which it does not move by seeing the same again."""
+    """Bring the estimate to ``known``."""
     while ratios.estimate("t") > known:
         ratios.observed("t", known)
     assert ratios.estimate("t") == pytest.approx(known)
 
 
-# Callers compress what they have filled when the sender is behind ---------------------------------
+# Callers compress full batches when the sender is behind ------------------------------------------
 
 
 def gzip(records: memoryview) -> bytes:
@@ -135,7 +135,7 @@ def gzip(records: memoryview) -> bytes:
 
 
 class Codec:
-    """Counts the calls; ``within`` is called in the next one, before it compresses."""
+    """Counts the calls; the next one first calls ``within``."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -160,18 +160,18 @@ def rig(codec: Codec) -> Accumulating:
 
 
 def value(number: int) -> bytes:
-    """Two of them fill a batch as long as nothing is known of how well they compress."""
+    """Two of them fill a batch before anything was compressed."""
     return b"%04d" % number * 110
 
 
 def fill(rig: Accumulating, batches: int, *, partition: int = 0, start: int = 0) -> None:
-    """Append two records each for so many batches: all but the last of them will be full."""
+    """Append two records for each of so many batches; all but the last are full."""
     for number in range(2 * batches):
         rig.append(partition, value(start + number))
 
 
 def numbers(batches: list[ProducerBatch]) -> list[int]:
-    """What is in the batches, as an independent reader sees it."""
+    """The numbers in the batches, read by an independent reader."""
     return [int((record.value or b"")[:4]) for batch in batches for record in read(batch).records()]
 
 
@@ -184,8 +184,8 @@ def drain_all(rig: Accumulating) -> list[ProducerBatch]:
     return found
 
 
-def give_back(rig: Accumulating, batches: list[ProducerBatch]) -> int:
-    """Bytes in use when the batches have given back theirs."""
+def release(rig: Accumulating, batches: list[ProducerBatch]) -> int:
+    """Release the batches; the bytes still in use."""
     for batch in batches:
         batch.release()
     return rig.used
@@ -195,34 +195,34 @@ def test_callers_compress_full_batches_when_others_are_queued(
     rig: Accumulating, codec: Codec
 ) -> None:
     fill(rig, 2)
-    assert codec.calls == 0, "one is full: the sender takes that next"
+    assert codec.calls == 0, "the sender takes the only full one next"
     wakes = len(rig.wakes)
     fill(rig, 3, start=4)
-    assert codec.calls == 3, "of four that are full the sender has one to do"
-    assert len(rig.wakes) >= wakes + 3, "the sender was not told"
+    assert codec.calls == 3, "of four full ones the sender compresses one"
+    assert len(rig.wakes) >= wakes + 3, "the sender was not woken"
     found = drain_all(rig)
     assert codec.calls == 5
     assert numbers(found) == list(range(10))
-    assert give_back(rig, found) == 0
+    assert release(rig, found) == 0
 
 
 def test_memory_saved_by_compression_is_freed_at_once(rig: Accumulating, codec: Codec) -> None:
-    for partition in range(3):  # the estimate allows more than a buffer holds
+    for partition in range(3):  # until the estimate allows more than a buffer holds
         for _ in range(200):
             rig.append(partition, b"x" * 300)
             found = rig.drain()
-            give_back(rig, found)
-    give_back(rig, drain_all(rig))
+            release(rig, found)
+    release(rig, drain_all(rig))
     before = codec.calls
     for _ in range(60):
         rig.append(0, b"x" * 300)
     assert codec.calls > before
     waiting = rig.accumulator.incomplete.copy()
-    open_or_left = 2
-    assert len(waiting) > open_or_left
+    uncompressed = 2
+    assert len(waiting) > uncompressed
     packed = sum(batch.is_compressed for batch in waiting)
-    assert packed == len(waiting) - open_or_left
-    assert rig.used <= packed * BATCH + open_or_left * 10 * BATCH
+    assert packed == len(waiting) - uncompressed
+    assert rig.used <= packed * BATCH + uncompressed * 10 * BATCH
 
 
 def test_the_sender_skips_a_batch_that_a_caller_is_compressing(
@@ -231,16 +231,16 @@ def test_the_sender_skips_a_batch_that_a_caller_is_compressing(
     fill(rig, 2)
     seen: list[list[int]] = []
 
-    def look() -> None:
-        seen.append(numbers(rig.drain()))  # the oldest, which the sender has to do itself
+    def drain_meanwhile() -> None:
+        seen.append(numbers(rig.drain()))  # the oldest, which the sender compresses itself
         seen.append(numbers(rig.drain()))  # the one that is being compressed
         seen.append(numbers(rig.drain()))
         rig.wakes.clear()
 
-    codec.within = look
+    codec.within = drain_meanwhile
     rig.append(0, value(4))
     assert seen == [[0, 1], [], []]
-    assert rig.wakes, "the sender was not told when the batch was ready"
+    assert rig.wakes, "the sender was not woken when the batch was ready"
     assert numbers(drain_all(rig)) == [2, 3, 4]
 
 
@@ -252,7 +252,7 @@ def test_a_batch_may_be_released_while_a_caller_compresses_it(
 
     def end_all() -> None:
         gone.extend(rig.take_all())
-        give_back(rig, gone)
+        release(rig, gone)
 
     codec.within = end_all
     rig.append(0, value(4))
@@ -261,14 +261,14 @@ def test_a_batch_may_be_released_while_a_caller_compresses_it(
     assert codec.calls == 1
     fill(rig, 3, start=10)
     found = drain_all(rig)
-    assert numbers(found) == list(range(10, 16)), "what has ended was in the way"
-    assert give_back(rig, found) == 0
+    assert numbers(found) == list(range(10, 16)), "released batches are still queued"
+    assert release(rig, found) == 0
 
 
 def test_a_failing_codec_is_logged_once(
     rig: Accumulating, codec: Codec, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A log that keeps its error keeps no view of the batch."""
+    """A kept log record keeps no view of the batch."""
     rig.number_from(0)
     fill(rig, 2)
 
@@ -282,13 +282,13 @@ def test_a_failing_codec_is_logged_once(
     codec.within = None
     assert len(rig.drain()) == 1
     codec.within = fail
-    (as_it_is,) = rig.drain()
-    assert read(as_it_is).codec == 0
-    assert numbers([as_it_is]) == [2, 3]
+    (uncompressed,) = rig.drain()
+    assert read(uncompressed).codec == 0
+    assert numbers([uncompressed]) == [2, 3]
     assert caplog.text.count("could not be compressed") == 1
     assert [record.exc_info is not None for record in caplog.records] == [True]
-    as_it_is.give_sequence(ProducerId(7, 2), 0)
-    assert read(as_it_is).producer_epoch == 2
+    uncompressed.give_sequence(ProducerId(7, 2), 0)
+    assert read(uncompressed).producer_epoch == 2
 
 
 def test_an_interrupted_caller_leaves_its_batch_to_the_sender(
@@ -304,7 +304,7 @@ def test_an_interrupted_caller_leaves_its_batch_to_the_sender(
         rig.append(0, value(4))
     found = drain_all(rig)
     assert numbers(found) == [0, 1, 2, 3, 4]
-    assert give_back(rig, found) == 0
+    assert release(rig, found) == 0
 
 
 def test_a_batch_gets_its_sequence_after_it_was_compressed(rig: Accumulating, codec: Codec) -> None:

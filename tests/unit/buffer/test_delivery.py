@@ -1,4 +1,4 @@
-"""A batch ends once, and everyone who asked is told."""
+"""A batch gets one outcome, and runs every callback."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import pytest
 from kprod.buffer.delivery import BatchDelivery
 from kprod.errors import KprodTimeoutError
 from kprod.latch import Latch
-from tests.unit.buffer.deliveries import new_delivery, nobody
+from tests.unit.buffer.deliveries import new_delivery, no_op
 
 ERROR = KprodTimeoutError("too late")
 RACES = 500
-"""Attempts without a GIL, where two threads can meet between any two steps; they seldom do."""
+"""Attempts: without a GIL two threads seldom meet at the critical step."""
 
 
 @pytest.mark.parametrize("first", ["succeed", "fail"])
 @pytest.mark.parametrize("second", ["succeed", "fail"])
 def test_the_first_outcome_stands(delivery: BatchDelivery, first: str, second: str) -> None:
-    told: list[None] = []
-    delivery.on_done(lambda: told.append(None))
+    calls: list[None] = []
+    delivery.on_done(lambda: calls.append(None))
     settle: dict[str, Callable[[], bool]] = {
         "succeed": lambda: delivery.succeed(100, -1),
         "fail": lambda: delivery.fail(ERROR),
@@ -34,21 +34,21 @@ def test_the_first_outcome_stands(delivery: BatchDelivery, first: str, second: s
     outcome = (delivery.base_offset, delivery.error)
     assert not settle[second]()
     assert (delivery.base_offset, delivery.error) == outcome
-    assert len(told) == 1
+    assert len(calls) == 1
 
 
 def test_only_one_of_several_threads_settles_a_batch() -> None:
     for _ in range(50):
         delivery = new_delivery()
-        told: list[None] = []
-        delivery.on_done(partial(told.append, None))
+        calls: list[None] = []
+        delivery.on_done(partial(calls.append, None))
         winners = race(delivery)
         assert winners == [delivery.base_offset]
-        assert len(told) == 1
+        assert len(calls) == 1
 
 
 def race(delivery: BatchDelivery) -> list[int]:
-    """Let three threads settle at once; those that were first."""
+    """Let three threads settle at once; those that succeeded."""
     start = threading.Barrier(3)
 
     def settle(number: int) -> bool:
@@ -77,31 +77,31 @@ def test_a_split_batch_is_done_with_the_last_of_its_halves(
     assert delivery.done
 
 
-def failing(cut: Callable[[BatchDelivery], Callable[[], object]]) -> list[object]:
-    """The errors that a record of the second half hears of, and each half's; ``cut`` comes before.
+def failing(split: Callable[[BatchDelivery], Callable[[], object]]) -> list[object]:
+    """Errors of a callback of the second half, and of both halves.
 
-    What ``cut`` returns comes after.
+    ``split`` is called before the failure, and what it returns after that.
     """
     delivery = new_delivery()
-    told: list[object] = []
-    delivery.on_done(lambda: told.append(delivery.locate(3)[0].error), 3)
-    finish = cut(delivery)
+    errors: list[object] = []
+    delivery.on_done(lambda: errors.append(delivery.locate(3)[0].error), 3)
+    finish = split(delivery)
     assert delivery.fail(ERROR)
     finish()
     assert delivery.done
-    return [*told, *(delivery.locate(index)[0].error for index in (0, 3))]
+    return [*errors, *(delivery.locate(index)[0].error for index in (0, 3))]
 
 
-def cut_before(delivery: BatchDelivery) -> Callable[[], object]:
+def split_before(delivery: BatchDelivery) -> Callable[[], object]:
     halves(delivery)
-    return nobody
+    return no_op
 
 
-def cut_after(delivery: BatchDelivery) -> Callable[[], object]:
+def split_after(delivery: BatchDelivery) -> Callable[[], object]:
     return lambda: halves(delivery)
 
 
-def cut_meanwhile(delivery: BatchDelivery) -> Callable[[], object]:
+def split_meanwhile(delivery: BatchDelivery) -> Callable[[], object]:
     start = threading.Barrier(2)
     thread = threading.Thread(target=lambda: (start.wait(), halves(delivery)))
     thread.start()
@@ -110,14 +110,14 @@ def cut_meanwhile(delivery: BatchDelivery) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize(
-    ("cut", "times"), [(cut_before, 1), (cut_after, 1), (cut_meanwhile, RACES)]
+    ("split", "times"), [(split_before, 1), (split_after, 1), (split_meanwhile, RACES)]
 )
 def test_a_batch_that_is_split_while_it_fails_gets_the_error(
-    cut: Callable[[BatchDelivery], Callable[[], object]], times: int
+    split: Callable[[BatchDelivery], Callable[[], object]], times: int
 ) -> None:
-    """A closing thread disowns the batch that the sender cuts (``Sender.disown``)."""
+    """A closing thread disowns the batch that the sender splits (``Sender.disown``)."""
     for _ in range(times):
-        assert failing(cut) == [ERROR] * 3
+        assert failing(split) == [ERROR] * 3
 
 
 def test_a_final_outcome_is_not_changed_by_errors_of_single_records(
@@ -132,7 +132,7 @@ def test_a_final_outcome_is_not_changed_by_errors_of_single_records(
 def test_a_part_is_observed_if_its_whole_is(delivery: BatchDelivery) -> None:
     first, second = halves(delivery)
     assert not first.is_heard()
-    delivery.on_done(nobody)  # after the split
+    delivery.on_done(no_op)  # after the split
     assert first.is_heard()
     assert second.is_heard()
 
@@ -146,7 +146,7 @@ class OutcomeReader:
         self._delivery = delivery
 
     def open(self) -> None:
-        self._delivery.on_done(nobody)
+        self._delivery.on_done(no_op)
         self.is_open = True
 
 
@@ -157,7 +157,7 @@ def test_a_latch_is_opened_without_the_lock(delivery: BatchDelivery) -> None:
     assert latch.is_open
 
 
-class Ring:
+class Cycle:
     """Garbage that only the collector finds, with a finalizer."""
 
     def __init__(self, act: Callable[[], object]) -> None:
@@ -171,7 +171,7 @@ class Ring:
 @pytest.mark.parametrize(
     ("ask", "keep"),
     [
-        (lambda delivery: delivery.on_done(nobody), lambda: [[] for _ in range(200)]),
+        (lambda delivery: delivery.on_done(no_op), lambda: [[] for _ in range(200)]),
         (lambda delivery: delivery.latch(Latch()), lambda: [(n, n) for n in range(3000)]),
         (lambda delivery: delivery.join(None, None), lambda: [{} for _ in range(200)]),
     ],
@@ -179,19 +179,19 @@ class Ring:
 def test_a_finalizer_may_call_the_delivery_again(
     delivery: BatchDelivery, ask: Any, keep: Any
 ) -> None:
-    """Up to Python 3.11 it runs wherever something is allocated that the collector sees."""
+    """Up to Python 3.11 it runs at any allocation of a tracked object."""
     pairs, thresholds, ran = [(n, n) for n in range(10)], gc.get_threshold(), []
 
-    def come_back() -> None:
-        delivery.on_done(nobody)
+    def call_again() -> None:
+        delivery.on_done(no_op)
         ran.append(True)
 
     gc.collect()
     gc.disable()
     try:
-        kept = keep()  # none is left that could be used again
-        del pairs  # but of these
-        Ring(come_back)
+        kept = keep()  # so that no freed object can be reused
+        del pairs  # except these
+        Cycle(call_again)
         gc.set_threshold(1)
         gc.enable()
         ask(delivery)

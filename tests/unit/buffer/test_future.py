@@ -1,4 +1,4 @@
-"""A record's future behaves as kafka-python's does, and raises an error of its own."""
+"""A record's future behaves as kafka-python's, and raises its own copy of an error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ERROR = BrokerError(7, "t-3")
 def test_a_future_takes_48_bytes_and_is_not_tracked_by_the_collector(
     delivery: BatchDelivery,
 ) -> None:
-    """Without a GIL every object is larger: its own bytes are the same."""
+    """Without a GIL the header of every object is larger."""
     future = appended(delivery)
     own = sys.getsizeof(future) - object.__basicsize__
     assert (16 + own, gc.is_tracked(future)) == (48, False)
@@ -92,16 +92,16 @@ def test_get_times_out_without_changing_the_outcome(
 
 
 class Settable:
-    """As kafka-python's ``Future`` is settled."""
+    """A future that is settled as kafka-python's."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, object]] = []
+        self.calls: list[tuple[str, object]] = []
 
     def success(self, value: object) -> None:
-        self.told.append(("success", value))
+        self.calls.append(("success", value))
 
     def failure(self, error: object) -> None:
-        self.told.append(("failure", error))
+        self.calls.append(("failure", error))
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -110,7 +110,7 @@ def test_all_kinds_of_callbacks_get_either_outcome(
     delivery: BatchDelivery, stored: bool, late: bool
 ) -> None:
     future, other = future_of(delivery), Settable()
-    told: list[object] = []
+    results: list[object] = []
     done: list[object] = []
 
     def settle() -> None:
@@ -121,27 +121,27 @@ def test_all_kinds_of_callbacks_get_either_outcome(
 
     if late:
         settle()
-    future.add_both(told.append)
+    future.add_both(results.append)
     future.add_done_callback(done.append)
     assert future.chain(other) is future
     if not late:
         settle()
     outcome = str(future.value if stored else ERROR)
-    assert [str(what) for what in told] == [outcome]
+    assert [str(what) for what in results] == [outcome]
     assert done == [future]
     how = "success" if stored else "failure"
-    assert [(way, str(what)) for way, what in other.told] == [(how, outcome)]
+    assert [(way, str(what)) for way, what in other.calls] == [(how, outcome)]
 
 
 def test_extra_arguments_of_a_callback_precede_the_outcome(delivery: BatchDelivery) -> None:
-    told: list[tuple[object, ...]] = []
+    calls: list[tuple[object, ...]] = []
 
-    def note(*args: object, **kwargs: object) -> None:
-        told.append((*args, kwargs))
+    def record(*args: object, **kwargs: object) -> None:
+        calls.append((*args, kwargs))
 
-    future = future_of(delivery).add_callback(note, "a", b="c").add_errback(note, "d")
+    future = future_of(delivery).add_callback(record, "a", b="c").add_errback(record, "d")
     delivery.succeed(100, -1)
-    assert told == [("a", future.value, {"b": "c"})]
+    assert calls == [("a", future.value, {"b": "c"})]
 
 
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
@@ -149,32 +149,32 @@ def test_an_exception_in_a_callback_is_only_logged(
     delivery: BatchDelivery, kind: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_: object) -> None:
-        raise kind("a mistake of the application")
+        raise kind("in a callback")
 
-    told: list[RecordMetadata] = []
-    future_of(delivery).add_callback(fail).add_callback(told.append)
+    results: list[RecordMetadata] = []
+    future_of(delivery).add_callback(fail).add_callback(results.append)
     delivery.succeed(100, -1)
     future_of(delivery).add_callback(fail)
-    assert len(told) == 1
+    assert len(results) == 1
     assert len(caplog.records) == 2
-    assert "a mistake of the application" in caplog.text
+    assert "in a callback" in caplog.text
 
 
 def test_as_concurrent_works_with_concurrent_futures() -> None:
     deliveries = [new_delivery() for _ in range(3)]
-    twins = [future_of(delivery).as_concurrent() for delivery in deliveries]
+    futures = [future_of(delivery).as_concurrent() for delivery in deliveries]
     deliveries[2].succeed(100, -1)
     deliveries[0].fail(ERROR)
-    done, pending = concurrent.futures.wait(twins, timeout=0)
-    assert (done, pending) == ({twins[0], twins[2]}, {twins[1]})
+    done, pending = concurrent.futures.wait(futures, timeout=0)
+    assert (done, pending) == ({futures[0], futures[2]}, {futures[1]})
     deliveries[1].succeed(200, -1)
-    assert set(concurrent.futures.as_completed(twins, timeout=0)) == set(twins)
-    assert twins[1].result() == future_of(deliveries[1]).get()
-    assert str(twins[0].exception()) == str(ERROR)
+    assert set(concurrent.futures.as_completed(futures, timeout=0)) == set(futures)
+    assert futures[1].result() == future_of(deliveries[1]).get()
+    assert str(futures[0].exception()) == str(ERROR)
 
 
 def test_a_kept_future_does_not_keep_the_buffer_of_the_producer() -> None:
-    """Nor does a ring through one live for ever: the garbage collector does not see futures."""
+    """The garbage collector does not track futures, so none may be part of a cycle."""
     rig = rig_of(cluster_of())
     future = rig.queue()
     assert rig.run(future.succeeded)
@@ -185,14 +185,14 @@ def test_a_kept_future_does_not_keep_the_buffer_of_the_producer() -> None:
     assert future.get(0).offset == 0
 
 
-# The error of a batch is many records' error: who raises it gets one of his own -------------------
+# Each caller gets its own copy of the error of a batch --------------------------------------------
 
 
 PLACE = TopicPartition("t", 3)
 
 
 def failed_future(tp: TopicPartition = PLACE) -> FutureRecordMetadata:
-    """One made as those of a producer are: by compiled code, unknown to the garbage collector."""
+    """A future made by compiled code, so untracked by the garbage collector."""
     queue = new_queue(tp)
     future: FutureRecordMetadata = queue.append(0, None, b"v", ()).future
     error = ConnectionLost("gone")
@@ -223,7 +223,7 @@ def by_errback(future: FutureRecordMetadata) -> None:
     future.add_errback(raise_it)
 
 
-def by_twin(future: FutureRecordMetadata) -> None:
+def by_as_concurrent(future: FutureRecordMetadata) -> None:
     future.as_concurrent().result(0)
 
 
@@ -234,7 +234,7 @@ def by_await(future: FutureRecordMetadata) -> None:
     asyncio.run(wait())
 
 
-WAYS = [by_get, by_hand, by_errback, by_twin, by_await]
+WAYS = [by_get, by_hand, by_errback, by_as_concurrent, by_await]
 
 
 def raise_and_forget(way: Callable[[FutureRecordMetadata], None], tp: TopicPartition) -> None:
@@ -257,15 +257,15 @@ def test_a_raised_error_does_not_keep_its_batch(
 
 def test_every_caller_gets_a_copy_of_the_error() -> None:
     future = failed_future()
-    told: list[KprodError] = []
-    future.add_errback(told.append).add_errback(told.append)
+    errors: list[KprodError] = []
+    future.add_errback(errors.append).add_errback(errors.append)
     for _ in range(2):
         with pytest.raises(ConnectionLost) as caught:
             future.get()
-        told.append(caught.value)
-    told += [error for error in (future.exception, future.exception) if error is not None]
-    assert len({id(error) for error in told}) == 6
-    for error in told:
+        errors.append(caught.value)
+    errors += [error for error in (future.exception, future.exception) if error is not None]
+    assert len({id(error) for error in errors}) == 6
+    for error in errors:
         assert type(error) is ConnectionLost
         assert (str(error), error.persisted) == ("gone", Persisted.MAYBE)
         assert error.__notes__ == ["a note"]
