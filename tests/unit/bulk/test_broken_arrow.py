@@ -1,4 +1,4 @@
-"""Arrow data whose offsets, views or lengths cannot be, as another library might export it."""
+"""Arrow data with invalid offsets, views or lengths, as a faulty library might export it."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class ArrayHead(ctypes.Structure):
 
 
 class Columns:
-    """Makes arrays, and a batch of them that gets their offsets once pyarrow has checked it."""
+    """Makes a batch whose invalid offsets are written after the checks of pyarrow."""
 
     def __init__(self) -> None:
         self._later: list[tuple[bytearray, bytes]] = []
 
     def binary(self, kind: Any, *offsets: int, valid: int | None = None) -> Any:
-        """One cell between each two of the offsets; the bits of ``valid``: which are not null."""
+        """A cell between each two offsets; the bits of ``valid`` say which are not null."""
         nulls = None if valid is None else pa.py_buffer(bytes([valid]))
         memory = self._offsets("q" if kind == pa.large_binary() else "i", offsets)
         return pa.Array.from_buffers(kind, len(offsets) - 1, [nulls, memory, DATA])
 
     def headers(self, kind: Any, *offsets: int, items: Any = PAIRS) -> Any:
-        """Lists of the items, one between each two of the offsets."""
+        """A list of the items between each two offsets."""
         memory = self._offsets("q" if pa.types.is_large_list(kind) else "i", offsets)
         return pa.Array.from_buffers(kind, len(offsets) - 1, [None, memory], children=[items])
 
@@ -62,7 +62,7 @@ class Columns:
         return pa.py_buffer(memory)
 
     def batches(self, *, shorten: bool = False, **columns: Any) -> ArrowBatches:
-        """A batch of the columns; ``shorten``: the first has a cell less than it has rows."""
+        """A batch of the columns; ``shorten``: the first has one cell too few."""
         rows = len(next(iter(columns.values())))
         batch = pa.record_batch({"value": pa.array([b"v"] * rows), **columns})
         exported = Exported(*batch.__arrow_c_array__())
@@ -90,7 +90,7 @@ def view(length: int, buffer: int, start: int) -> Any:
     ("offsets", "valid", "record"),
     [
         ((0, 32, 16), None, 1),
-        ((0, 400, 64), 0b01, 1),  # it is the null cell that says where the one before must end
+        ((0, 400, 64), 0b01, 1),  # the first cell ends where the null cell begins
         ((-8, 4), None, 0),
         ((-8, 4, 8), 0b10, 0),
     ],

@@ -1,4 +1,4 @@
-"""The handle of a bulk call: together, one by one, awaited, and when some records fail."""
+"""The delivery of a bulk call: its outcomes, progress, failures, and awaiting it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VALUES = [b"%03d" % n for n in range(100)]
 
 
 def producer_of(cluster: ScriptedCluster, **options: Any) -> KafkaProducer:
-    """One that has been connected, so that what a broker is told to do meets the next records."""
+    """A connected producer: scripted answers apply to the next records."""
     producer = producer_before(cluster, **options)
     producer.send("t", b"first", partition=0).get(timeout=20)
     return producer
@@ -55,7 +55,7 @@ def batch_of(partition: int) -> BatchDelivery:
 
 
 def handle_of(*parts: tuple[BatchDelivery, int]) -> BulkDelivery:
-    """Of a call that has put so many records into each of the batches, from their first on."""
+    """The delivery of a call that has put the first so many records into each of the batches."""
     sent = SentRecords()
     for batch, count in parts:
         for index in range(count):
@@ -80,10 +80,10 @@ def test_progress_is_available_before_all_outcomes_are_known() -> None:
     assert isinstance(failure.__cause__, BrokerError)
     assert failure.persisted is Persisted.MAYBE, "those without an outcome may be in the log"
     batches[2].succeed(0, -1)
-    told = handle.progress().failure
-    assert told is not None
-    assert "no outcome" not in str(told)
-    assert told.persisted is Persisted.NO
+    final = handle.progress().failure
+    assert final is not None
+    assert "no outcome" not in str(final)
+    assert final.persisted is Persisted.NO
 
 
 def test_progress_of_a_split_batch_counts_its_parts() -> None:
@@ -99,8 +99,8 @@ def test_progress_of_a_split_batch_counts_its_parts() -> None:
     assert (known.acknowledged, known.failed, known.pending) == (6, 4, 0)
 
 
-class Swift(BatchDelivery):
-    """A batch whose records end differently, between the look at its parts and that at the end."""
+class FailingDuringLookup(BatchDelivery):
+    """Calls ``ends`` after its parts were read, and before its outcome is."""
 
     ends: Callable[[], object] | None = None
 
@@ -113,7 +113,7 @@ class Swift(BatchDelivery):
 
 
 def test_an_outcome_is_correct_when_its_batch_fails_during_the_lookup() -> None:
-    batch = Swift(TopicPartition("t", 0), hurry=lambda: None)
+    batch = FailingDuringLookup(TopicPartition("t", 0), hurry=lambda: None)
     handle = handle_of((batch, 2))
     refused, others = InvalidRecordError("refused"), InvalidBatchError("among others")
     batch.ends = lambda: batch.fail_each([(0, others), (1, refused)])
@@ -167,7 +167,7 @@ def test_a_bulk_delivery_can_be_awaited() -> None:
 
 
 def test_an_interruption_at_the_end_of_a_call_has_the_delivery() -> None:
-    """What is left is finished again after the interruption, and so are its records counted."""
+    """``finish`` runs again after an interruption, and its records are counted."""
     calls: list[None] = []
     sent = SentRecords()
     delivery = BulkDelivery(sent)

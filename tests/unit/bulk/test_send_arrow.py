@@ -1,4 +1,4 @@
-"""Arrow columns as records: every type, slices and nulls, what is refused, and what is let go."""
+"""Arrow columns as records: every type, slices, nulls, refused data, and freed memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kprod.errors import (
 from tests.support.scripted_cluster import ScriptedCluster
 from tests.support.scripted_producer import cluster_of, producer_before
 
-LONG = b"x" * 40  # longer than a view holds by itself
+LONG = b"x" * 40  # too long to be inlined in a view
 CELLS = [b"a", None, b"", LONG, b"twelve bytes", "ä".encode()]
 NO_COLUMNS = dict.fromkeys(("value", "key", "headers", "partition", "timestamp"))
 BYTES = [pa.binary(), pa.large_binary(), pa.binary_view()]
@@ -70,7 +70,7 @@ def test_bytes_and_text_of_every_layout(kind: Any, cut: slice) -> None:
 
 
 def test_a_reader_with_threads_that_run_python_code() -> None:
-    """They have to get the GIL while the next batch is waited for."""
+    """They need the GIL while the next batch is awaited."""
     lines = [b"value", *(b"row %d" % row for row in range(50_000))]
     options = csv.ReadOptions(block_size=4096)
     reader = csv.open_csv(io.BytesIO(b"\n".join(lines)), read_options=options)
@@ -179,11 +179,11 @@ MASKED_HEADER = pa.ListArray.from_arrays(
         mask=pa.array([False, True]),
     ),
 )
-"""A null among headers, whose children say nothing of it."""
+"""A null header whose children are not null."""
 
 
 def named(names: list[bytes]) -> Any:
-    """A column of one header per row; Arrow takes bytes for text without a look at them."""
+    """A column of one header per row, with names that Arrow does not check."""
     text = pa.array(names, pa.binary()).view(pa.string())
     pairs = pa.StructArray.from_arrays([text, pa.array([b""] * len(names))], ["key", "value"])
     return pa.ListArray.from_arrays(list(range(len(names) + 1)), pairs)
@@ -211,15 +211,17 @@ BAD_COLUMNS: list[tuple[type[KprodError], str, str, Any]] = [
     (InvalidRecordError, "0: its timestamp", "timestamp", pa.array([2**62, 1], pa.timestamp("s"))),
     (RecordTooLargeError, "1: .* 2000089 bytes, more than max_r", "key", [b"", b"x" * 2_000_000]),
 ]
-BAD += [(error, said, table(c=cells), {role: "c"}) for error, said, role, cells in BAD_COLUMNS]
+BAD += [
+    (error, message, table(c=cells), {role: "c"}) for error, message, role, cells in BAD_COLUMNS
+]
 
 
-@pytest.mark.parametrize(("error", "said", "data", "arguments"), BAD)
+@pytest.mark.parametrize(("error", "message", "data", "arguments"), BAD)
 def test_invalid_data_is_refused_before_anything_is_queued(
-    error: type[KprodError], said: str, data: Any, arguments: dict[str, Any]
+    error: type[KprodError], message: str, data: Any, arguments: dict[str, Any]
 ) -> None:
     cluster = cluster_of()
-    with producer_before(cluster) as producer, pytest.raises(error, match=said):
+    with producer_before(cluster) as producer, pytest.raises(error, match=message):
         producer.send_arrow("t", data, **arguments)
     assert stored(cluster) == []
 
@@ -243,7 +245,7 @@ def test_header_names_must_be_utf8_as_python_decodes_it(name: bytes) -> None:
 
 @pytest.mark.parametrize("form", ["__arrow_c_array__", "__arrow_c_stream__"])
 def test_exported_data_can_be_sent_only_once(form: str) -> None:
-    """Data that hands out the same capsules with every call."""
+    """Data that returns the same capsules from every call."""
     data = table() if "stream" in form else table().to_batches()[0]
     capsules = getattr(data, form)()
     once = SimpleNamespace(**{form: lambda requested_schema=None: capsules})
@@ -263,8 +265,8 @@ MASKED_ROWS = pa.StructArray.from_arrays([ABC], ["value"], mask=pa.array([False,
 @pytest.mark.parametrize(("rows", "first"), [(MASKED_ROWS, 2), (MASKED_ROWS.slice(1), 1)])
 def test_null_rows_are_refused(rows: Any, first: int) -> None:
     cluster = cluster_of()
-    said = f"record {first}: the row as a whole is null"
-    with producer_before(cluster) as producer, pytest.raises(InvalidRecordError, match=said):
+    message = f"record {first}: the row as a whole is null"
+    with producer_before(cluster) as producer, pytest.raises(InvalidRecordError, match=message):
         producer.send_arrow("t", rows)
     assert stored(cluster) == []
     assert [r.value for r in stored(sent(ROWS))] == [b"a", b"b", b"c"]
@@ -277,7 +279,7 @@ def test_null_rows_are_refused(rows: Any, first: int) -> None:
 def test_errors_number_records_across_batches(
     options: dict[str, Any], stream: bool, place: int
 ) -> None:
-    """As the handle numbers them; where there are several batches, one may look into its own."""
+    """As the delivery numbers them; with several batches, the row in its batch is named as well."""
     times = [1, 2, 3, 4, 5]
     times[place] = -1
     rows = pa.table({"value": [b"%d" % n for n in range(5)], "at": times})
@@ -292,10 +294,10 @@ def test_errors_number_records_across_batches(
     with producer_before(cluster, **options) as producer:
         with pytest.raises(InvalidRecordError) as raised:
             producer.send_arrow("t", data, timestamp="at")
-        told = str(raised.value)
-        assert told.startswith(f"record {place}")
+        error = str(raised.value)
+        assert error.startswith(f"record {place}")
         assert getattr(raised.value, "accepted", 0) == place // 2 * 2
-        assert (": its timestamp" if place < 2 else f"(row {place % 2} of batch ") in told
+        assert (": its timestamp" if place < 2 else f"(row {place % 2} of batch ") in error
     assert [r.value for r in stored(cluster)] == [b"%d" % n for n in range(place // 2 * 2)]
 
 
@@ -328,7 +330,7 @@ def test_batches_before_the_failure_of_a_stream_are_sent() -> None:
 
 
 def test_all_memory_of_arrow_is_freed() -> None:
-    gc.collect()  # or what errors of other tests refer to may be given back meanwhile
+    gc.collect()  # garbage of other tests may refer to such memory
     before = pa.total_allocated_bytes()
     for data in (pa.table({"value": [LONG] * 5000}), pa.record_batch({"value": [LONG] * 5000})):
         sent(data)

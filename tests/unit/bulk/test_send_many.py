@@ -1,4 +1,4 @@
-"""What ``send_many`` takes, what it refuses before anything is queued, and how it ends early."""
+"""``send_many``: accepted and refused arguments, and calls that end early."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GOOD = [b"a", b"b", b"c"]
 
 
 @pytest.mark.parametrize(
-    ("error", "said", "arguments"),
+    ("error", "message", "arguments"),
     [
         *((RecordTypeError, "values: expected a list", {"values": v}) for v in (b"a", {"a": 1}, 7)),
         (RecordTypeError, "keys: expected a list", {"keys": b"abc"}),
@@ -50,18 +50,18 @@ GOOD = [b"a", b"b", b"c"]
     ],
 )
 def test_a_bad_argument_is_refused_before_anything_is_queued(
-    error: type[KprodError], said: str, arguments: dict[str, Any]
+    error: type[KprodError], message: str, arguments: dict[str, Any]
 ) -> None:
     cluster = cluster_of()
     given = {"topic": "t", "values": GOOD, **arguments}
-    with producer_before(cluster) as producer, pytest.raises(error, match=said):
+    with producer_before(cluster) as producer, pytest.raises(error, match=message):
         producer.send_many(**given)
     assert stored(cluster) == []
 
 
 @pytest.mark.parametrize("serializer", [None, bytes])
 def test_an_iterator_may_reuse_one_buffer(serializer: Any) -> None:
-    """As a loop of ``send`` would, each record has what the buffer held when it was given."""
+    """Each record has the content of the buffer at its turn, as with a loop of ``send``."""
 
     def filled(prefix: bytes, view: bool) -> Iterator[Any]:
         buffer = bytearray(4)
@@ -114,12 +114,12 @@ def test_columns_for_an_iterator_may_be_infinite() -> None:
 
 @pytest.mark.parametrize("column", ["keys", "headers", "partitions", "timestamps_ms"])
 def test_an_infinite_column_for_a_list_is_refused(column: str) -> None:
-    looked_at = 0
+    taken = 0
 
     def endless() -> Iterator[None]:
-        nonlocal looked_at
-        while looked_at < 100_000:
-            looked_at += 1
+        nonlocal taken
+        while taken < 100_000:
+            taken += 1
             yield None
 
     cluster = cluster_of()
@@ -129,7 +129,7 @@ def test_an_infinite_column_for_a_list_is_refused(column: str) -> None:
         pytest.raises(InvalidRecordError, match=f"{column}: .* each of 3 records, got more"),
     ):
         producer.send_many("t", GOOD, **arguments)
-    assert (looked_at, stored(cluster)) == (4, [])
+    assert (taken, stored(cluster)) == (4, [])
 
 
 def counting(to: int, then: BaseException) -> Iterator[bytes]:
@@ -167,16 +167,20 @@ BAD_ROWS: list[tuple[type[Exception], str, dict[str, Any]]] = [
 @pytest.mark.parametrize(
     "options", [{}, {"key_serializer": lambda key: key}], ids=["compiled", "plain"]
 )
-@pytest.mark.parametrize(("error", "said", "columns"), BAD_ROWS)
+@pytest.mark.parametrize(("error", "message", "columns"), BAD_ROWS)
 @pytest.mark.parametrize("kind", [list, iter], ids=["list", "iterator"])
 def test_the_error_for_an_invalid_record_has_its_number(
-    kind: Any, error: type[Exception], said: str, columns: dict[str, Any], options: dict[str, Any]
+    kind: Any,
+    error: type[Exception],
+    message: str,
+    columns: dict[str, Any],
+    options: dict[str, Any],
 ) -> None:
-    """In lists that are read at once, before anything is queued."""
+    """For lists, which are checked as a whole, before anything is queued."""
     given = {name: kind(column) for name, column in columns.items()}
     cluster = cluster_of()
     with producer_before(cluster, **options) as producer:
-        with pytest.raises(error, match=f"^record 2: {said}") as raised:
+        with pytest.raises(error, match=f"^record 2: {message}") as raised:
             producer.send_many("t", **given)
         assert pickle.loads(pickle.dumps(raised.value)).args == raised.value.args
     accepted = getattr(raised.value, "accepted", 0)
@@ -260,7 +264,7 @@ def test_lingering_records_are_sent_while_the_iterator_blocks() -> None:
 
     with producer_before(cluster, linger_ms=20, batch_size=1_000_000) as producer:
         producer.send("t", b"warm").get(20)
-        threading.Event().wait(0.1)  # the sender sleeps, with nothing to look at
+        threading.Event().wait(0.1)  # the sender is asleep
         assert producer.send_many("t", trickle()).get(20).records == 1025
     assert seen == [True]
 
@@ -274,7 +278,7 @@ def arrives(cluster: ScriptedCluster, records: int) -> bool:
 
 
 def test_a_sticky_partition_that_no_longer_exists_is_abandoned() -> None:
-    """The topic was made anew with fewer partitions: no wait for one that is gone."""
+    """The topic was recreated with fewer partitions."""
     cluster = cluster_of(8)
     for _ in range(50):
         with producer_before(cluster, metadata_max_age_ms=20, max_block_ms=5000) as producer:
@@ -287,7 +291,7 @@ def test_a_sticky_partition_that_no_longer_exists_is_abandoned() -> None:
             producer.send_many("t", [b"after", b"later"]).get(10)
             assert cluster.values("t", 0)[-2:] == [b"after", b"later"]
             return
-    raise AssertionError("fifty producers chose partition 0 of eight")
+    raise AssertionError("fifty producers drew partition 0 of eight")
 
 
 @pytest.mark.parametrize("many", [list, iter])
@@ -305,7 +309,7 @@ def test_a_partition_added_meanwhile_is_written_to(
 
 def test_a_topic_without_partitions_is_refused() -> None:
     cluster = cluster_of(0)
-    cluster.errors["t"] = 0  # the answer does not say that it does not exist
+    cluster.errors["t"] = 0  # the topic exists
     with producer_before(cluster) as producer:
         with pytest.raises(PartitionError, match="topic 't' has no partitions"):
             producer.send_many("t", GOOD)

@@ -1,4 +1,4 @@
-"""How often a bulk call needs the interpreter: for its batches, and not for its records."""
+"""A bulk call runs Python code for each batch, and not for each record."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ CALLS: dict[str, Call] = {
 }
 
 CALLS_OF_A_BATCH = 10
-"""Its delivery is made, and the sender is told of it."""
+"""To create its delivery, and to notify the sender."""
 OTHER_CALLS = 250
-"""To look at the arguments and the topic, and to draw partitions."""
+"""To check the arguments and the topic, and to draw partitions."""
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -42,7 +42,7 @@ def test_python_is_called_for_batches_and_not_for_records(
     broker = ScriptedCluster(topics={"t": [1] * partitions}).add(1)
     with producer_before(broker.cluster, linger_ms=60_000) as producer:
         CALLS[name](producer)
-        if flushed:  # else batches are open in which there is room
+        if flushed:  # else batches with room are open
             producer.flush(LONG)
         before = producer.metrics()["producer-metrics"]["batch-total"]
         calls = entered(lambda: CALLS[name](producer))

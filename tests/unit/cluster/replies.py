@@ -1,4 +1,4 @@
-"""Metadata answers in one call."""
+"""Metadata responses for tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def topic(
 
 
 def reply(*topics: TopicReply, nodes: Sequence[int] = NODES, error: int = 0) -> MetadataReply:
-    """An answer of a cluster of ``nodes``."""
+    """The response of a cluster of ``nodes``."""
     brokers = [Broker(node, f"broker-{node}", 9092, None) for node in nodes]
     return MetadataReply(brokers, "cluster", 1, list(topics), 0, error)
 

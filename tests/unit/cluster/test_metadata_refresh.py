@@ -1,4 +1,4 @@
-"""When metadata is asked for, which topics are named, and how often at most."""
+"""When metadata is requested, and for which topics."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def metadata() -> Metadata:
 
 
 def want(metadata: Metadata, name: str, partition: int | None = None) -> None:
-    """Let a caller ask for a topic, and give up at once."""
+    """Request a topic without waiting."""
     with pytest.raises(KprodTimeoutError):
         metadata.await_topic(name, 0, lambda: None, partition)
 
 
 def learn(metadata: Metadata, answer: MetadataReply, now: float) -> list[str]:
-    """One round trip; the topics it asked for."""
+    """Request and answer once; the requested topics."""
     asked = metadata.wanted(now)
     metadata.answered(answer, now)
     return asked
 
 
-# Due ----------------------------------------------------------------------------------------------
+# When ---------------------------------------------------------------------------------------------
 
 
 CHANGES: dict[str, Callable[[Metadata], object]] = {
@@ -88,7 +88,7 @@ def test_an_update_requested_while_one_is_under_way_follows_it(metadata: Metadat
     assert metadata.due(5.0) == 0.0
 
 
-@pytest.mark.parametrize("fails", [True, False], ids=["failures", "answers without news"])
+@pytest.mark.parametrize("fails", [True, False], ids=["failures", "unchanged metadata"])
 def test_the_back_off_grows_after_failures_and_unchanged_metadata(
     metadata: Metadata, *, fails: bool
 ) -> None:
@@ -179,7 +179,7 @@ def test_a_permanently_refused_topic_is_not_requested_again(metadata: Metadata, 
     assert metadata.due(1000.0) == NEVER
 
 
-# What is published --------------------------------------------------------------------------------
+# Published snapshots ------------------------------------------------------------------------------
 
 
 def test_a_leader_hint_is_used_until_metadata_is_newer(metadata: Metadata) -> None:
@@ -197,7 +197,7 @@ def test_a_leader_hint_is_used_until_metadata_is_newer(metadata: Metadata) -> No
     [
         ({-1: 1, 0: 1, 1: 2}, [1, 2]),
         ({0: 1, 1: 2, 10**9: 1}, [1, 2]),
-        ({2: 3, 0: 1}, [1, -1, 3]),  # there is a hole
+        ({2: 3, 0: 1}, [1, -1, 3]),  # partition 1 is missing
     ],
 )
 def test_impossible_partition_numbers_are_ignored(

@@ -1,4 +1,4 @@
-"""Callers wait for a topic, get it, or are told why not."""
+"""Callers wait for a topic, and get it or an error with its cause."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def metadata() -> Metadata:
     return new_metadata()
 
 
-class Asker:
-    """The sender's part: answers every request that is due, in the order of ``replies``."""
+class AnsweringSender:
+    """The sender: answers each request that is due with the next of ``replies``."""
 
     def __init__(self, metadata: Metadata, *replies: MetadataReply | KprodError) -> None:
         self.metadata = metadata
-        self.asked: list[list[str]] = []
+        self.requested: list[list[str]] = []
         self._replies = list(replies)
 
     def wake(self) -> None:
-        """Called by whoever waits, in the waiting thread, as the sender's thread would be."""
+        """Called by the waiting thread, to wake the sender."""
         while self._replies and self.metadata.due(1.0) == 0:
-            self.asked.append(self.metadata.wanted(1.0))
+            self.requested.append(self.metadata.wanted(1.0))
             answer = self._replies.pop(0)
             if isinstance(answer, KprodError):
                 self.metadata.failed(answer, 1.0)
@@ -62,9 +62,9 @@ class Asker:
 
 def test_a_partition_beyond_the_known_count_is_requested_once(metadata: Metadata) -> None:
     metadata.answered(reply(topic("t", [1, 1])), 0.0)
-    asker = Asker(metadata, reply(topic("t", [1, 1, 1])))
-    assert len(metadata.await_topic("t", LONG, asker.wake, partition=2)) == 3
-    assert len(asker.asked) == 1
+    sender = AnsweringSender(metadata, reply(topic("t", [1, 1, 1])))
+    assert len(metadata.await_topic("t", LONG, sender.wake, partition=2)) == 3
+    assert len(sender.requested) == 1
 
 
 @pytest.mark.parametrize("known", [[], [topic("t", [1, 1])]])
@@ -72,15 +72,15 @@ def test_a_partition_that_does_not_exist_is_refused_after_one_answer(
     metadata: Metadata, known: list[TopicReply]
 ) -> None:
     metadata.answered(reply(*known), 0.0)
-    asker = Asker(metadata, reply(topic("t", [1, 1])))
+    sender = AnsweringSender(metadata, reply(topic("t", [1, 1])))
     with pytest.raises(PartitionError, match=r"'t' has no partition 2: it has 2 partitions \(0 to"):
-        metadata.await_topic("t", LONG, asker.wake, partition=2)
+        metadata.await_topic("t", LONG, sender.wake, partition=2)
 
 
 def test_metadata_of_other_topics_does_not_end_the_wait_for_a_partition(metadata: Metadata) -> None:
     metadata.answered(reply(topic("t")), 0.0)
-    asker = Asker(metadata, reply(topic("other")), reply(topic("t", [1, 1])))
-    assert len(metadata.await_topic("t", LONG, asker.wake, partition=1)) == 2
+    sender = AnsweringSender(metadata, reply(topic("other")), reply(topic("t", [1, 1])))
+    assert len(metadata.await_topic("t", LONG, sender.wake, partition=1)) == 2
 
 
 def test_a_leader_change_does_not_end_the_wait_for_a_partition() -> None:
@@ -94,7 +94,7 @@ def test_a_leader_change_does_not_end_the_wait_for_a_partition() -> None:
         metadata.answered(reply(topic("t", [1, 2])), 0.0)
         metadata.used({"t": 0.0})
         metadata.look(metadata.search("other", None))
-        assert metadata.wanted(1.0) == ["other"]  # under way while the caller begins to wait
+        assert metadata.wanted(1.0) == ["other"]  # in flight while the caller begins to wait
         search = metadata.search("t", 2)
         metadata.look(search)
         change(metadata)
@@ -108,33 +108,33 @@ def test_a_leader_change_does_not_end_the_wait_for_a_partition() -> None:
 
 
 def test_the_cluster_is_requested_without_topics(metadata: Metadata) -> None:
-    asker = Asker(metadata, reply())
-    assert set(metadata.await_cluster(LONG, asker.wake).brokers) == {1, 2, 3}
-    assert asker.asked == [[]]
+    sender = AnsweringSender(metadata, reply())
+    assert set(metadata.await_cluster(LONG, sender.wake).brokers) == {1, 2, 3}
+    assert sender.requested == [[]]
 
 
 def test_the_timeout_for_an_unreachable_cluster_has_its_cause(metadata: Metadata) -> None:
     lost = ConnectionLost("broker-1:9092: Connection refused")
     metadata.connection_failed("broker 1", lost)
     with pytest.raises(KprodTimeoutError, match="within 0 s: broker-1:9092: Connection refu") as it:
-        metadata.await_cluster(0, nobody_answers)
+        metadata.await_cluster(0, no_answer)
     assert it.value.__cause__ is lost
 
 
 def test_a_refused_topic_is_requested_again_by_the_next_caller(metadata: Metadata) -> None:
-    asker = Asker(metadata, reply(topic("t", error=29)), reply(topic("t")))
+    sender = AnsweringSender(metadata, reply(topic("t", error=29)), reply(topic("t")))
     with pytest.raises(BrokerError):
-        metadata.await_topic("t", LONG, asker.wake)
-    assert metadata.await_topic("t", LONG, asker.wake).name == "t"
+        metadata.await_topic("t", LONG, sender.wake)
+    assert metadata.await_topic("t", LONG, sender.wake).name == "t"
 
 
-def nobody_answers() -> None:
-    """A sender that is woken and hears nothing."""
+def no_answer() -> None:
+    """A wake-up without an answer."""
 
 
 def timeout_of(metadata: Metadata, partition: int | None = None) -> KprodTimeoutError:
     with pytest.raises(KprodTimeoutError) as caught:
-        metadata.await_topic("t", 0.02, nobody_answers, partition)
+        metadata.await_topic("t", 0.02, no_answer, partition)
     return caught.value
 
 
@@ -176,20 +176,20 @@ def test_a_timeout_explains_the_error_code_of_the_topic(
 def test_a_permanent_refusal_is_raised_at_once_with_an_explanation(
     metadata: Metadata, code: int, meaning: str
 ) -> None:
-    asker = Asker(metadata, reply(topic("t", error=code)))
+    sender = AnsweringSender(metadata, reply(topic("t", error=code)))
     with pytest.raises(BrokerError, match=f"topic 't'.*{meaning}") as caught:
-        metadata.await_topic("t", LONG, asker.wake)
+        metadata.await_topic("t", LONG, sender.wake)
     assert caught.value.code == code
 
 
 def test_a_call_that_does_not_wait_still_requests_the_topic(metadata: Metadata) -> None:
-    asker = Asker(metadata, reply(topic("t")))
+    sender = AnsweringSender(metadata, reply(topic("t")))
     later: list[Callable[[], None]] = []
     with pytest.raises(KprodTimeoutError):
-        metadata.await_topic("t", 0, lambda: later.append(asker.wake))
-    assert len(later) == 1, "the sender was not told that a topic is wanted"
+        metadata.await_topic("t", 0, lambda: later.append(sender.wake))
+    assert len(later) == 1, "the sender was not woken"
     later[0]()
-    assert metadata.await_topic("t", 0, asker.wake).name == "t"
+    assert metadata.await_topic("t", 0, sender.wake).name == "t"
 
 
 def test_one_answer_serves_all_callers_waiting_for_a_topic(metadata: Metadata) -> None:
@@ -199,12 +199,12 @@ def test_one_answer_serves_all_callers_waiting_for_a_topic(metadata: Metadata) -
         return len(metadata.await_topic("t", LONG, lambda: woken.append(None)))
 
     with ThreadPoolExecutor(4) as pool:
-        served = [pool.submit(wait) for _ in range(4)]
+        results = [pool.submit(wait) for _ in range(4)]
         while metadata.due(1.0) != 0 or not woken:
             threading.Event().wait(0.001)
         assert metadata.wanted(1.0) == ["t"]
         metadata.answered(reply(topic("t", [1, 1, 1])), 1.0)
-        assert [waiting.result(LONG) for waiting in served] == [3] * 4
+        assert [waiting.result(LONG) for waiting in results] == [3] * 4
 
 
 def test_close_ends_every_wait(metadata: Metadata) -> None:
@@ -224,14 +224,14 @@ def test_the_sender_is_woken_again_after_an_interrupted_wait(metadata: Metadata)
 
     with pytest.raises(Interrupted):
         metadata.await_topic("t", LONG, interrupted)
-    asker = Asker(metadata, reply(topic("t")))
-    assert metadata.await_topic("t", LONG, asker.wake).name == "t"
+    sender = AnsweringSender(metadata, reply(topic("t")))
+    assert metadata.await_topic("t", LONG, sender.wake).name == "t"
 
 
 def test_an_interruption_at_any_moment_of_a_wait_releases_the_lock() -> None:
     def try_briefly(metadata: Metadata) -> None:
         with suppress(KprodTimeoutError):
-            metadata.await_topic("t", 1e-6, nobody_answers)
+            metadata.await_topic("t", 1e-6, no_answer)
 
     with interruptible():
         for number in range(500):
@@ -242,4 +242,4 @@ def test_an_interruption_at_any_moment_of_a_wait_releases_the_lock() -> None:
             )
             answerer.start()
             answerer.join(LONG)
-            assert not answerer.is_alive(), "an interrupted wait has left the lock held"
+            assert not answerer.is_alive(), "an interrupted wait still holds the lock"

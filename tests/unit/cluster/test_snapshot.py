@@ -1,4 +1,4 @@
-"""A view of the cluster never changes; the next one takes over what is newer, and only that."""
+"""Snapshots of the cluster are immutable; the next one takes only newer data."""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ def test_earlier_snapshots_do_not_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "kept"),
+    ("reported", "expected"),
     [
         pytest.param((2, 8), (2, 8), id="newer"),
         pytest.param((2, 7), (2, 7), id="the same"),
         pytest.param((2, 6), (1, 7), id="older"),
-        pytest.param((2, -1), (2, -1), id="untold"),
+        pytest.param((2, -1), (2, -1), id="without an epoch"),
         pytest.param((-1, 8), (-1, 8), id="newer, without a leader"),
     ],
 )
 def test_a_leader_is_replaced_unless_the_new_epoch_is_older(
-    told: tuple[int, int], kept: tuple[int, int]
+    reported: tuple[int, int], expected: tuple[int, int]
 ) -> None:
-    view = snapshot(topic([(1, 7)])).with_topics([topic([told])], BROKERS)
-    assert leaders(view) == [kept]
+    view = snapshot(topic([(1, 7)])).with_topics([topic([reported])], BROKERS)
+    assert leaders(view) == [expected]
 
 
 def test_a_recreated_topic_ignores_earlier_epochs() -> None:
@@ -107,7 +107,7 @@ def test_another_cluster_replaces_leaders_of_any_epoch() -> None:
     view = both.with_topics([topic([(2, 0)])], {2: TWO}, "second")
     assert leaders(view) == [(2, 0)]
     assert view.cluster_id == "second"
-    assert view.topics["other"].available == (), "its leaders are the first cluster's"
+    assert view.topics["other"].available == (), "its leaders are of the first cluster"
 
 
 def test_a_missing_cluster_id_is_not_a_change_of_cluster() -> None:
@@ -120,7 +120,9 @@ def test_a_missing_cluster_id_is_not_a_change_of_cluster() -> None:
     ("tp", "hint"),
     [
         pytest.param(TP, LeaderHint(2, 7), id="not newer"),
-        pytest.param(TP, LeaderHint(2, 7, Broker(2, "elsewhere", 9092)), id="moves no broker"),
+        pytest.param(
+            TP, LeaderHint(2, 7, Broker(2, "elsewhere", 9092)), id="not newer, with an address"
+        ),
         pytest.param(TP, LeaderHint(2, 6), id="older"),
         pytest.param(TP, LeaderHint(9, 8), id="unknown broker"),
         pytest.param(TP, LeaderHint(-1, 8), id="nobody"),
@@ -155,7 +157,7 @@ def test_moving_leaders_takes_linear_time() -> None:
 
 
 def work_of_moving(count: int) -> int:
-    """How often Python code is entered, or gone on with, while so many leaders of a topic move."""
+    """Calls of Python functions while so many leaders of a topic move."""
     view = snapshot(topic([(1, 7)] * count))
     hints = {TopicPartition("t", n): LeaderHint(2, 8) for n in range(count)}
     return entered(lambda: view.with_leaders(hints))
@@ -163,8 +165,8 @@ def work_of_moving(count: int) -> int:
 
 def test_replicas_belong_to_their_partition_in_any_order() -> None:
     parts = [PartitionReply(0, 2, 5, 0, (5, 6), (5,)), PartitionReply(0, 0, 6, 0, (6, 7), (7, 6))]
-    told = TopicReply(0, "t", None, PartitionReplies(parts))
-    view = ClusterSnapshot().with_topics([topic_info(told)], {})
+    response = TopicReply(0, "t", None, PartitionReplies(parts))
+    view = ClusterSnapshot().with_topics([topic_info(response)], {})
     partitions = view.topics["t"].partitions
     assert [partitions.replicas(number) for number in range(3)] == [(6, 7), (), (5, 6)]
     assert [partitions.in_sync(number) for number in range(3)] == [(7, 6), (), (5,)]
@@ -173,12 +175,12 @@ def test_replicas_belong_to_their_partition_in_any_order() -> None:
 
 
 def test_partitions_take_little_memory() -> None:
-    """A hostile or a huge answer: what becomes of it takes little more than the answer itself."""
+    """Not much more than the response, which may be hostile or huge."""
     count = 10_000
-    told = [
+    partitions = [
         hostile_answers.partition(number, 1_000, hostile_answers.NOBODY) for number in range(count)
     ]
-    answer = hostile_answers.metadata([], [hostile_answers.topic(b"t", told)])
+    answer = hostile_answers.metadata([], [hostile_answers.topic(b"t", partitions)])
     body = memoryview(answer)
     tracemalloc.start()
     try:

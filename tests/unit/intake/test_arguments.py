@@ -1,4 +1,4 @@
-"""What send is given is kept exactly, or an error names it, what was given and what is expected."""
+"""Arguments of ``send`` are kept exactly, or refused with what was given and what is expected."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Silent(str):
 
 
 class Odd(bytes):
-    """Bytes that say they are others."""
+    """Bytes whose ``__bytes__`` returns others."""
 
     def __bytes__(self) -> bytes:
         return b"other"
@@ -179,16 +179,16 @@ def test_headers_are_copied_at_the_call(headers: list[tuple[str, Any]]) -> None:
 
 @given(anything | st.lists(anything) | st.lists(st.tuples(anything, anything)))
 def test_headers_are_kept_or_refused(headers: Any) -> None:
-    complaint = kept_or_complaint(
+    error_text = error_of(
         lambda given: list(freeze_headers(given)) == pairs_of(given),
         headers,
         (RecordTypeError, InvalidRecordError),
     )
-    assert complaint is None or complaint.startswith("headers")
+    assert error_text is None or error_text.startswith("headers")
 
 
 def pairs_of(headers: Any) -> list[Any]:
-    """Headers in one of the forms that ``send`` takes."""
+    """The pairs of headers in any accepted form."""
     pairs = headers.items() if isinstance(headers, dict) else headers or ()
     return [
         (pair["key"], pair["value"]) if isinstance(pair, dict) else tuple(pair) for pair in pairs
@@ -207,11 +207,9 @@ def pairs_of(headers: Any) -> list[Any]:
 def test_an_argument_is_kept_or_refused(
     check: Callable[[Any], Any], error: type[KprodError], start: str, argument: Any
 ) -> None:
-    complaint = kept_or_complaint(
-        lambda given: check(given) == given, argument, (error, RecordTypeError)
-    )
-    if complaint is not None:
-        assert complaint.startswith(start)
+    error_text = error_of(lambda given: check(given) == given, argument, (error, RecordTypeError))
+    if error_text is not None:
+        assert error_text.startswith(start)
     elif check is not check_topic:
         assert argument is None or type(argument) is int
 
@@ -219,18 +217,18 @@ def test_an_argument_is_kept_or_refused(
 @example({"partitioner_cb": None})
 @given(st.dictionaries(st.sampled_from(sorted(OPTIONS)) | st.text(), anything, max_size=6))
 def test_options_are_accepted_or_refused(options: dict[str, Any]) -> None:
-    complaint = kept_or_complaint(
+    error_text = error_of(
         lambda given: repr(ProducerConfig.from_options(given)) != "", options, (ConfigError,)
     )
-    # What only other clients have may be ignored; and None there means that it is not asked for.
+    # Options of other clients may be ignored, or accepted as None.
     elsewhere = {name for name in options if name in IGNORED or unavailable(name) is not None}
-    assert complaint is not None or set(options) <= OPTIONS.keys() | elsewhere
+    assert error_text is not None or set(options) <= OPTIONS.keys() | elsewhere
 
 
-def kept_or_complaint(
+def error_of(
     keeps: Callable[[Any], bool], given: Any, errors: tuple[type[KprodError], ...]
 ) -> str | None:
-    """The text of the error, None when what was given is kept as it is."""
+    """The text of the error, or None if the argument is kept unchanged."""
     try:
         kept = keeps(given)
     except errors as error:

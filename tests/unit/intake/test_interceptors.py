@@ -1,4 +1,4 @@
-"""Interceptors change records and are told of outcomes; all that is plugged in is closed once."""
+"""Interceptors change records and get outcomes; plugins are closed once."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Suffix:
 
 class Outcomes:
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.events: list[Any] = []
 
     def on_acknowledgement(self, metadata: RecordMetadata) -> None:
-        self.told.append(metadata)
+        self.events.append(metadata)
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
-        self.told.append((record, error))
+        self.events.append((record, error))
 
 
 class Returning:
@@ -82,7 +82,7 @@ def test_failing_outcome_hooks_are_logged_and_skipped(caplog: pytest.LogCaptureF
     chain = Interceptors([Failing(), last])
     chain.on_acknowledgement(STORED)
     chain.on_send_error(RECORD, KprodError("lost"))
-    assert len(last.told) == 2
+    assert len(last.events) == 2
     assert "Failing.on_acknowledgement failed" in caplog.text
     assert "Failing.on_send_error failed" in caplog.text
 
@@ -96,7 +96,7 @@ def test_headers_added_by_on_send_are_copied() -> None:
 
 
 class Resending:
-    """Sends from inside its hooks, as an audit trail or a dead letter topic would."""
+    """Sends from inside its hooks, as for an audit trail or a dead letter topic."""
 
     def __init__(self) -> None:
         self.send: Callable[[], Any] = lambda: None
@@ -113,7 +113,7 @@ class Resending:
 
 
 def test_a_hook_that_sends_is_not_entered_again() -> None:
-    """Nor is a dead letter that fails reported to itself."""
+    """Nor is the failure of a dead letter reported to it."""
     resending = Resending()
     chain = Interceptors([resending])
     resending.send = lambda: chain.on_send(RECORD)
@@ -148,7 +148,7 @@ def test_a_log_handler_that_sends_causes_no_recursion() -> None:
     assert handler.sent == 1
 
 
-class Plug:
+class Plugin:
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
         self.closed = 0
@@ -160,11 +160,11 @@ class Plug:
 
 
 def test_each_plugin_with_a_close_method_is_closed_once(caplog: pytest.LogCaptureFixture) -> None:
-    failing, other = Plug(ValueError("no")), Plug()
-    no_end = [None, "json", str.encode, Plug, object(), type("Odd", (), {"close": 5})()]
-    close_all([*no_end, failing, other, failing])
+    failing, other = Plugin(ValueError("no")), Plugin()
+    without_close = [None, "json", str.encode, Plugin, object(), type("Odd", (), {"close": 5})()]
+    close_all([*without_close, failing, other, failing])
     assert (failing.closed, other.closed) == (1, 1)
-    (told,) = caplog.records
-    assert "Plug.close failed" in told.getMessage()
-    assert told.exc_info is not None
-    assert str(told.exc_info[1]) == "no"
+    (entry,) = caplog.records
+    assert "Plugin.close failed" in entry.getMessage()
+    assert entry.exc_info is not None
+    assert str(entry.exc_info[1]) == "no"

@@ -1,4 +1,4 @@
-"""Where records go: by keys as Kafka's clients do, by turns, by the application, or together."""
+"""Partitioners: by key, round robin, of the application, and sticky."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.support.steady_names import steady_repr
 def topic(
     partitions: int, leaderless: Container[int] = (), name: str = "t", brokers: int = 1
 ) -> TopicInfo:
-    """Partition n is led by broker n % ``brokers`` + 1, or by nobody."""
+    """Broker n % ``brokers`` + 1 leads partition n, unless that is in ``leaderless``."""
     infos = (
         PartitionInfo(number, leader_id=-1 if number in leaderless else number % brokers + 1)
         for number in range(partitions)
@@ -56,7 +56,7 @@ def partitioner(seed: int = 1) -> DefaultPartitioner:
 
 
 def ahead_of(chooser: DefaultPartitioner) -> list[int]:
-    """The sticky partition, and those that were drawn ahead."""
+    """The sticky partition, and those drawn ahead."""
     sticky = chooser.sticky("t")
     return [] if sticky is None else [each.partition for each in sticky.chain()]
 
@@ -86,7 +86,7 @@ def test_one_partition_is_drawn_at_a_time_when_brokers_may_be_avoided() -> None:
 
 
 def test_partitions_drawn_ahead_are_replaced_when_they_lose_their_leader() -> None:
-    """Whoever has the first of them goes on to the others without asking."""
+    """Senders go on from one to the next without a call."""
     chooser, where = partitioner(), topic(1000)
     chooser.choose(where, None)
     last = ahead_of(chooser)[-1]
@@ -110,8 +110,8 @@ def test_a_key_is_partitioned_by_the_named_hash(
     assert chooser.choose(topic(12, leaderless=range(12)), form(b"kafka")) == chosen
 
 
-def stays_together(chooser: Partitioner, key: bytes | None) -> bool:
-    """Whether records with this key go where records without one go, and with them elsewhere."""
+def is_sticky(chooser: Partitioner, key: bytes | None) -> bool:
+    """Whether records with this key follow records without one to each new partition."""
     seen = set()
     for _ in range(5):
         chosen = chooser.choose(MANY, None)
@@ -123,10 +123,10 @@ def stays_together(chooser: Partitioner, key: bytes | None) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("name", "together"), [("default", False), ("crc32", True), ("fnv1a", False)]
+    ("name", "sticky"), [("default", False), ("crc32", True), ("fnv1a", False)]
 )
-def test_an_empty_key_is_sticky_only_with_crc32(name: str, together: bool) -> None:
-    assert stays_together(partitioner_for(name, BATCH), b"") is together
+def test_an_empty_key_is_sticky_only_with_crc32(name: str, sticky: bool) -> None:
+    assert is_sticky(partitioner_for(name, BATCH), b"") is sticky
 
 
 def test_round_robin_uses_partitions_with_a_leader_per_topic() -> None:
@@ -164,7 +164,7 @@ class Color(IntEnum):
     RED = 1
 
 
-class Own:
+class Custom:
     def __init__(self, result: Any) -> None:
         self.result = result
 
@@ -179,8 +179,8 @@ class Own:
 
 
 def both(result: Any) -> list[Partitioner]:
-    """The two ways to plug in a partitioner that answers ``result``."""
-    own = Own(result)
+    """Both kinds of custom partitioners, returning ``result``."""
+    own = Custom(result)
     return [
         CallablePartitioner(lambda key, everyone, available: own.choose(topic(3), key)),
         CheckedPartitioner(own),
@@ -217,8 +217,8 @@ def test_an_exception_in_a_partitioner_is_a_partition_error(way: int) -> None:
 
 
 def test_an_exception_in_appended_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    CheckedPartitioner(Own(ValueError("late"))).appended(topic(3), 0, 10, False)
-    assert "Own.appended failed" in caplog.text
+    CheckedPartitioner(Custom(ValueError("late"))).appended(topic(3), 0, 10, False)
+    assert "Custom.appended failed" in caplog.text
 
 
 # From the test suite of FNV's authors (FNV-1a, 32 bit).
@@ -244,7 +244,7 @@ def test_fnv1a_with_saramas_sign_rule(data: bytes, hashed: int, count: int) -> N
 
 
 def test_the_magnitude_of_the_smallest_int32() -> None:
-    # -2**31 has no counterpart among 32 bit numbers; its remainder has.
+    # -2**31 has no positive counterpart of 32 bits; its remainder has.
     assert magnitude(0x80000000) % 7 == 2
 
 
@@ -253,7 +253,7 @@ class Queues:
         self.changes = 0
         self.lengths: dict[str, dict[int, int]] = {}
 
-    def are(self, topic: str, lengths: dict[int, int]) -> None:
+    def set(self, topic: str, lengths: dict[int, int]) -> None:
         self.changes += 1
         self.lengths[topic] = lengths
 
@@ -263,7 +263,7 @@ class Queues:
 
 def loads_of(queued: dict[int, int], topic: str = "t") -> QueueLoads:
     loads, queues = QueueLoads(), Queues()
-    queues.are(topic, queued)
+    queues.set(topic, queued)
     loads.watch(queues)
     return loads
 
@@ -281,11 +281,11 @@ def about(shares: Mapping[int, float]) -> object:
 def test_changed_queue_lengths_are_read_again() -> None:
     loads, queues, where = QueueLoads(), Queues(), topic(2)
     loads.watch(queues)
-    queues.are("t", {0: 9})
+    queues.set("t", {0: 9})
     assert shares(loads, where) == about({0: 1 / 11, 1: 10 / 11})
-    queues.are("t", {1: 9})
+    queues.set("t", {1: 9})
     assert shares(loads, where) == about({0: 10 / 11, 1: 1 / 11})
-    queues.are("t", {})
+    queues.set("t", {})
     assert shares(loads, where) == {None: 1}
 
 
@@ -306,9 +306,9 @@ def test_partitions_added_or_removed_since_the_lengths_were_read() -> None:
 TWO = topic(4, brokers=2)  # 0 and 2 on broker 1, 1 and 3 on broker 2
 
 
-def looked(loads: QueueLoads, waiting: Iterable[int], *times: float) -> None:
+def report_waiting(loads: QueueLoads, waiting: Iterable[int], *times: float) -> None:
     queues = Queues()
-    queues.are("t", {1: 1})
+    queues.set("t", {1: 1})
     loads.watch(queues)
     for now in times:
         loads.waiting(list(waiting), now)
@@ -316,32 +316,32 @@ def looked(loads: QueueLoads, waiting: Iterable[int], *times: float) -> None:
 
 def test_a_broker_that_is_unavailable_for_too_long_is_avoided() -> None:
     loads = QueueLoads(availability_timeout=2)
-    looked(loads, [2], 10, 12)
+    report_waiting(loads, [2], 10, 12)
     assert shares(loads, TWO).keys() == {0, 1, 2, 3}
-    looked(loads, [2], 12.1)
+    report_waiting(loads, [2], 12.1)
     assert shares(loads, TWO) == about({0: 1 / 2, 2: 1 / 2})
 
 
 @pytest.mark.parametrize(
-    "looks",
+    "reports",
     [
-        [([2], 10), ([2], 13), ([], 13.5)],  # it takes again
+        [([2], 10), ([2], 13), ([], 13.5)],  # it is available again
         [([2], 10), ([2], 13), ([], 13.5), ([2], 14)],
-        [([2], 10), ([], 500), ([2], 1000)],  # it had nothing to take
+        [([2], 10), ([], 500), ([2], 1000)],  # it was idle
     ],
 )
 def test_an_available_or_idle_broker_is_not_avoided(
-    looks: list[tuple[list[int], float]],
+    reports: list[tuple[list[int], float]],
 ) -> None:
     loads = QueueLoads(availability_timeout=2)
-    for waiting, now in looks:
-        looked(loads, waiting, now)
+    for waiting, now in reports:
+        report_waiting(loads, waiting, now)
     assert shares(loads, TWO).keys() == {0, 1, 2, 3}
 
 
 def test_draws_are_uniform_when_all_brokers_are_unavailable() -> None:
     loads = QueueLoads(availability_timeout=2)
-    looked(loads, [1, 2], 10, 13)
+    report_waiting(loads, [1, 2], 10, 13)
     assert shares(loads, TWO) == {None: 1}
 
 
@@ -350,7 +350,7 @@ def test_a_changed_load_does_not_switch_partitions_before_the_batch_is_full() ->
     loads.watch(queues)
     chooser = DefaultPartitioner(100, random.Random(3), loads=loads)
     first = chooser.choose(where, None)
-    queues.are("t", {first: 1000})
+    queues.set("t", {first: 1000})
     chooser.appended(where, first, 99, True)
     assert chooser.choose(where, None) == first
 
@@ -398,7 +398,7 @@ def test_draws_are_uniform(partitions: int, seed: int) -> None:
         chosen = chooser.choose(where, None)
         counts[chosen] += 1
         chooser.appended(where, chosen, 1, True)
-    # 400 expected each, standard deviation at most 20: seven of them is beyond any seed.
+    # 400 expected each, standard deviation at most 20: no seed is off by seven of these.
     assert all(260 <= count <= 540 for count in counts)
 
 

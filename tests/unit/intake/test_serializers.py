@@ -1,4 +1,4 @@
-"""Keys and values become bytes, or an error says which did not, and what would help."""
+"""Keys and values become bytes, or an error says which is wrong, and gives advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decompression: what each codec accepts, and that nothing grows beyond its bound."""
+"""Decompression: accepted formats, and the limit of the result."""
 
 from __future__ import annotations
 
@@ -105,6 +105,6 @@ def test_bytes_of_another_format_are_refused(codec: int, data: bytes) -> None:
 
 
 def test_snappy_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cramjam", None)  # what the import system calls "not there"
+    monkeypatch.setitem(sys.modules, "cramjam", None)  # makes its import fail
     with pytest.raises(ConfigError, match=r"pip install 'kprod\[snappy\]'"):
         decompress(*COMPRESSED["snappy, xerial"], len(DATA))

@@ -1,4 +1,4 @@
-"""The independent reader of record batches, against captured bytes and against damage."""
+"""The independent reader of record batches, with captured and damaged bytes."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_malformed_records_are_refused(payload: bytes) -> None:
 
 
 def test_a_header_name_that_is_not_utf_8_is_read_as_in_java() -> None:
-    """It may come from librdkafka, which sends any bytes."""
+    """librdkafka sends any bytes."""
     payload = varint(10) + b"\0" * 3 + b"\1\1" + varint(1) + b"\4h\xff\1"
     (record,) = only_batch(raw_batch(payload=payload)).records()
     assert record.headers == (("h\ufffd", None),)
