@@ -1,4 +1,4 @@
-"""The bytes of a closed batch on the way to the socket, and of one that grew beyond its buffer."""
+"""The bytes of a closed batch in a socket, and batches that grow beyond their buffer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.partition_queues import new_queue
 
 
 def sent(ours: socket.socket, theirs: socket.socket, buffers: list[bytes | memoryview]) -> bytes:
-    """What arrives of all of them, however many calls it takes; ``ours`` is shut afterwards."""
+    """Send all buffers in as many calls as needed, and close; the bytes that arrive."""
     ours.setblocking(False)
     found = bytearray()
 
@@ -38,7 +38,7 @@ def sent(ours: socket.socket, theirs: socket.socket, buffers: list[bytes | memor
 
 Pair = tuple[socket.socket, socket.socket]
 SMALL, LARGE = 3, 3000
-"""Records of a batch that is sent with the GIL held, and of one that is sent without."""
+"""Records of a batch that is sent with the GIL, and of one without it."""
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ RECORD = 101  # bytes of a record with that value, when its deltas are below 64
 
 
 class Growing:
-    """A builder that may grow up to ``limit`` bytes, and the memory it does so in."""
+    """A builder that may grow up to ``limit`` bytes, and its pool."""
 
     def __init__(self, limit: int = 100 * CHUNK, memory: int = 200 * CHUNK) -> None:
         self.pool = BufferPool(memory, CHUNK)
@@ -110,7 +110,7 @@ class Growing:
 
 
 def plain(values: list[bytes]) -> bytes:
-    """The same batch, written in one piece of memory."""
+    """The same batch, written into one buffer."""
     builder = new_builder(1 << 20)
     for number, value in enumerate(values):
         builder.append(number, b"key", value)
@@ -154,7 +154,7 @@ def test_a_growing_batch_does_not_overtake_a_thread_waiting_for_memory() -> None
     taken = 0
     while growing.builder.try_append(taken, b"key", VALUE):
         taken += 1
-    assert growing.used == 3 * CHUNK, "of which the thread that waits has two already"
+    assert growing.used == 3 * CHUNK, "the waiting thread has two of these"
     assert growing.buffer.chunk_bytes == 0
     growing.pool.deallocate(growing.buffer)
     waiter.join()

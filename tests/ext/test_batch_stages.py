@@ -1,4 +1,4 @@
-"""One batch from its first record to its last: what it takes, refuses, holds and gives back."""
+"""One batch: its limits, growth, refused arguments, and memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.batch_writing import HEADER_BYTES, Written, new_builder, writ
 def test_an_empty_batch_takes_one_record_of_any_size(
     compression: int, full_size: int, lends_pool: bool
 ) -> None:
-    """As Kafka's ``MemoryRecordsBuilder.hasRoomFor``: the limits hold from the second one on."""
+    """As in Kafka's ``MemoryRecordsBuilder.hasRoomFor``: limits apply from the second record on."""
     pool = BufferPool(100_000, 1000)
     buffer = pool.allocate(1000, 0)
     options: dict[str, Any] = {"full_size": full_size, "compression": compression}
@@ -116,7 +116,7 @@ def test_compression_stretches_the_limit() -> None:
     count = 0
     while builder.try_append(0, None, VALUE):
         count += 1
-    # Each further record counts in full, the ones before it with ratio * 1.05.
+    # A new record counts in full, the earlier ones with ratio * 1.05.
     assert count == 1 + int((1000 - HEADER_BYTES - RECORD) / (RECORD * 0.5 * 1.05))
     expected = HEADER_BYTES + int(count * RECORD * 0.5 * 1.05)
     assert builder.estimated_bytes_written == expected
@@ -155,7 +155,7 @@ def test_more_headers_than_fit_the_stack_are_written() -> None:
 
 
 def test_a_field_and_a_record_beyond_int32_are_refused() -> None:
-    """Memory that is never touched, and a mebibyte 2,200 times: none is spent."""
+    """With untouched memory, and with one mebibyte 2,200 times."""
     builder = new_builder()
     headers = [("h", b"x" * 2**20)] * 2200
     with mmap.mmap(-1, 2**31) as huge:
@@ -221,11 +221,11 @@ def test_many_headers_leak_no_memory() -> None:
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert after - before < 3200, "less than what one call needs for the time it takes"
+    assert after - before < 3200, "less than the temporary memory of one call"
 
 
 def attempt(call: Callable[..., Any], builder: MemoryRecordsBuilder, *record: Any) -> None:
-    """Make the call; it may fail, but only with an exception of the kinds documented."""
+    """Make the call; it may raise the documented exceptions only."""
     try:
         call(builder, *record)
     except (TypeError, ValueError, BufferError):
@@ -245,11 +245,11 @@ def test_memory_deallocated_during_compression_is_not_overwritten() -> None:
 
     def compress(records: memoryview) -> bytes:
         pool.deallocate(buffer)
-        mine = pool.allocate(10_000, 0)
-        memoryview(mine)[:] = bytes(10_000)
+        other = pool.allocate(10_000, 0)
+        memoryview(other)[:] = bytes(10_000)
         packed = gzip.compress(records)
         others.append(packed)
-        kept.append(mine)
+        kept.append(other)
         return packed
 
     kept: list[PooledBuffer] = []

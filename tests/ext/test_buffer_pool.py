@@ -1,4 +1,4 @@
-"""A pool and one thread, and threads that wait: what is counted, kept, refused, and passed on."""
+"""A pool of memory with one thread, and with threads that wait for memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_views_of_a_buffer_are_counted() -> None:
     assert buffer.lent == 0
     view = memoryview(buffer)
     part = view[10:20]
-    assert buffer.lent == 1, "slices of a view share its loan"
+    assert buffer.lent == 1, "slices of a view are not counted"
     other = memoryview(buffer)
     assert buffer.lent == 2
     del view, other
@@ -71,14 +71,14 @@ def test_a_deleted_buffer_returns_its_memory() -> None:
     view = memoryview(buffer)
     del buffer
     gc.collect()
-    assert pool.available == 600, "its view still holds it"
+    assert pool.available == 600, "its view still exists"
     del view
     assert pool.available == 1000
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # there is a thread: the timeout's
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the timeout has a thread
 def test_a_forked_child_returns_no_memory() -> None:
-    """A thread of the parent may have held the lock, which then stays held in the child."""
+    """A thread of the parent may have held the lock, which is never released in the child."""
     pool = BufferPool(1000, 100)
     buffer = pool.allocate(100, 0)
     view = memoryview(buffer)
@@ -104,7 +104,7 @@ def test_a_large_request_is_not_starved() -> None:
     for i in range(3):
         pool.deallocate(buffers[i])
         assert pool.waiting == 2
-        assert pool.available == 0, "what comes back is the first waiter's"
+        assert pool.available == 0, "returned memory belongs to the first waiter"
         with pytest.raises(TimeoutError):
             pool.allocate(1, 0)
     pool.deallocate(buffers[3])
@@ -137,12 +137,12 @@ def test_a_waiter_that_times_out_passes_on_its_share() -> None:
     assert pool.available == 140
 
 
-@pytest.mark.parametrize("leaver", [0, 1, 2])
-def test_the_other_waiters_are_served_after_one_times_out(leaver: int) -> None:
+@pytest.mark.parametrize("timed_out", [0, 1, 2])
+def test_the_other_waiters_are_served_after_one_times_out(timed_out: int) -> None:
     pool, buffers = exhausted(1, 100)
-    timeouts = [0.2 if i == leaver else PATIENCE for i in range(3)]
+    timeouts = [0.2 if i == timed_out else PATIENCE for i in range(3)]
     waiters = [PoolWaiter(pool, 100, timeout) for timeout in timeouts]
-    assert isinstance(waiters.pop(leaver).error(), TimeoutError)
+    assert isinstance(waiters.pop(timed_out).error(), TimeoutError)
     assert pool.waiting == 2
     late = PoolWaiter(pool, 100)
     free = buffers[0]
@@ -163,7 +163,7 @@ def test_a_wait_may_be_infinite(timeout: float) -> None:
 def test_close_wakes_every_waiter() -> None:
     pool, buffers = exhausted(2, 100)
     waiters = [PoolWaiter(pool, 150), PoolWaiter(pool, 100), PoolWaiter(pool, 1)]
-    pool.deallocate(buffers[0])  # a part of what the first one wants
+    pool.deallocate(buffers[0])  # a part for the first waiter
     pool.close()
     assert all(isinstance(waiter.error(), RuntimeError) for waiter in waiters)
     assert pool.waiting == 0
@@ -228,7 +228,7 @@ def test_many_threads_leak_no_memory() -> None:
         with memoryview(buffer) as view:
             view[:] = mark
             assert bytes(view) == mark
-        if chance.random() < 0.9:  # else it is lost, and comes back by itself
+        if chance.random() < 0.9:  # else it is returned when it is deleted
             pool.deallocate(buffer)
 
     threads = [threading.Thread(target=churn, args=(seed,)) for seed in range(8)]
@@ -259,15 +259,15 @@ def test_waiting_time_is_added_up_when_the_wait_ends(ends_by: str) -> None:
 
 def test_the_start_of_a_wait_is_reported() -> None:
     pool = BufferPool(100, 100)
-    taken = pool.allocate(100, 0, lambda: pytest.fail("nobody has to wait"))
-    told: list[int] = []
+    taken = pool.allocate(100, 0, lambda: pytest.fail("memory is free"))
+    waiting: list[int] = []
     with pytest.raises(ZeroDivisionError):
         pool.allocate(100, PATIENCE, lambda: 1 // 0)
-    assert pool.waiting == 0, "a wait that cannot be told of leaves no trace"
+    assert pool.waiting == 0, "a wait whose report fails is undone"
 
     def free() -> None:
-        told.append(pool.waiting)
+        waiting.append(pool.waiting)
         pool.deallocate(taken)
 
     again = pool.allocate(100, PATIENCE, free)
-    assert (again.capacity, told) == (100, [1])
+    assert (again.capacity, waiting) == (100, [1])

@@ -1,4 +1,4 @@
-"""Handlers wait while work is done that they must not end, and run in the end, each once."""
+"""Signal handlers are held back during critical work, and then run once each."""
 
 from __future__ import annotations
 
@@ -19,78 +19,78 @@ from tests.support.interruption import Interrupted, interruptible
 LONG = 20.0
 
 
-class Struck(Exception):
-    """What a handler raises that is no KeyboardInterrupt."""
+class HandlerError(Exception):
+    """Raised by a handler; not a KeyboardInterrupt."""
 
 
 @pytest.fixture
-def told() -> Iterator[list[int]]:
-    """The signals that handlers were called for, of USR1 and USR2. The one for USR2 raises."""
-    told: list[int] = []
+def handled() -> Iterator[list[int]]:
+    """Signals USR1 and USR2 that were handled. The handler of USR2 raises."""
+    handled: list[int] = []
 
-    def note(number: int, frame: FrameType | None) -> None:
-        told.append(number)
+    def record(number: int, frame: FrameType | None) -> None:
+        handled.append(number)
 
-    def strike(number: int, frame: FrameType | None) -> None:
-        told.append(number)
-        raise Struck
+    def record_and_raise(number: int, frame: FrameType | None) -> None:
+        handled.append(number)
+        raise HandlerError
 
-    before = signal.signal(signal.SIGUSR1, note), signal.signal(signal.SIGUSR2, strike)
-    yield told
+    before = signal.signal(signal.SIGUSR1, record), signal.signal(signal.SIGUSR2, record_and_raise)
+    yield handled
     signal.signal(signal.SIGUSR1, before[0])
     signal.signal(signal.SIGUSR2, before[1])
 
 
-def strike_myself(number: int) -> None:
+def send_to_self(number: int) -> None:
     os.kill(os.getpid(), number)
     for _ in range(1000):
-        pass  # a handler would have run
+        pass  # gives a handler the time to run
 
 
-def test_a_handler_installed_by_c_code_is_kept(told: list[int]) -> None:
-    """As those of uWSGI, which its workers would not end without; Python does not know of them."""
+def test_a_handler_installed_by_c_code_is_kept(handled: list[int]) -> None:
+    """As those of uWSGI, without which its workers would not end. Python does not see them."""
     called: list[int] = []
-    place = ctypes.CDLL(None).signal
-    place.restype, place.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
+    install = ctypes.CDLL(None).signal
+    install.restype, install.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
     function = ctypes.CFUNCTYPE(None, ctypes.c_int)(called.append)
-    pythons = place(signal.SIGUSR1, ctypes.cast(function, ctypes.c_void_p))
+    pythons = install(signal.SIGUSR1, ctypes.cast(function, ctypes.c_void_p))
     try:
-        hold_signals(strike_myself, signal.SIGUSR1)
-        strike_myself(signal.SIGUSR1)
+        hold_signals(send_to_self, signal.SIGUSR1)
+        send_to_self(signal.SIGUSR1)
     finally:
-        place(signal.SIGUSR1, pythons)
+        install(signal.SIGUSR1, pythons)
     assert called == [signal.SIGUSR1] * 2
-    hold_signals(strike_myself, signal.SIGUSR1)
-    assert told == [signal.SIGUSR1]
+    hold_signals(send_to_self, signal.SIGUSR1)
+    assert handled == [signal.SIGUSR1]
 
 
-def test_a_handler_runs_after_the_work_and_keeps_its_result_and_error(told: list[int]) -> None:
+def test_a_handler_runs_after_the_work_and_keeps_its_result_and_error(handled: list[int]) -> None:
     def work() -> int:
-        strike_myself(signal.SIGUSR1)
-        return len(told)
+        send_to_self(signal.SIGUSR1)
+        return len(handled)
 
     assert hold_signals(work) == 0
-    assert told == [signal.SIGUSR1]
+    assert handled == [signal.SIGUSR1]
     assert hold_signals(divmod, 7, 3) == (2, 1)
     with pytest.raises(ZeroDivisionError):
         hold_signals(divmod, 7, 0)
 
 
-def test_an_exception_of_a_handler_is_raised_after_the_work(told: list[int]) -> None:
+def test_an_exception_of_a_handler_is_raised_after_the_work(handled: list[int]) -> None:
     done = []
 
     def work() -> None:
-        strike_myself(signal.SIGUSR2)
-        strike_myself(signal.SIGUSR1)
+        send_to_self(signal.SIGUSR2)
+        send_to_self(signal.SIGUSR1)
         done.append(True)
 
-    with pytest.raises(Struck):
+    with pytest.raises(HandlerError):
         hold_signals(work)
     assert done
-    assert sorted(told) == [signal.SIGUSR1, signal.SIGUSR2]
+    assert sorted(handled) == [signal.SIGUSR1, signal.SIGUSR2]
 
 
-def test_a_handler_may_end_a_wait(told: list[int]) -> None:
+def test_a_handler_may_end_a_wait(handled: list[int]) -> None:
     def wait(timeout: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.01)
         select.select([], [], [], timeout)
@@ -107,58 +107,58 @@ def test_a_handler_may_end_a_wait(told: list[int]) -> None:
         assert not raised_by_signal(Interrupted())
 
 
-def test_a_signal_before_a_wait_ends_it(told: list[int]) -> None:
+def test_a_signal_before_a_wait_ends_it(handled: list[int]) -> None:
     waited: list[float] = []
 
     def work() -> None:
-        strike_myself(signal.SIGUSR2)
+        send_to_self(signal.SIGUSR2)
         let_signals_in(waited.append, 1.0)
 
-    with pytest.raises(Struck):
+    with pytest.raises(HandlerError):
         hold_signals(work)
-    assert told == [signal.SIGUSR2]
+    assert handled == [signal.SIGUSR2]
     assert not waited
 
 
-def test_a_handler_that_does_not_raise_lets_the_wait_go_on(told: list[int]) -> None:
+def test_a_handler_that_does_not_raise_lets_the_wait_go_on(handled: list[int]) -> None:
     def wait(timeout: float) -> int:
         threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGUSR1)).start()
         started = time.monotonic()
         select.select([], [], [], timeout)
         assert time.monotonic() - started >= timeout
-        return len(told)
+        return len(handled)
 
     assert hold_signals(let_signals_in, wait, 0.5) == 1
 
 
-def test_a_handler_that_is_set_during_a_wait_stays(told: list[int]) -> None:
+def test_a_handler_that_is_set_during_a_wait_stays(handled: list[int]) -> None:
     def another(number: int, frame: FrameType | None) -> None:
-        told.append(-number)
+        handled.append(-number)
 
     def work() -> None:
         let_signals_in(lambda _: signal.signal(signal.SIGUSR1, another), 0)
 
     hold_signals(work)
     assert signal.getsignal(signal.SIGUSR1) is another
-    strike_myself(signal.SIGUSR1)
-    assert told == [-signal.SIGUSR1]
+    send_to_self(signal.SIGUSR1)
+    assert handled == [-signal.SIGUSR1]
 
 
-def test_nested_calls_hold_signals_as_well(told: list[int]) -> None:
+def test_nested_calls_hold_signals_as_well(handled: list[int]) -> None:
     def inner() -> int:
-        strike_myself(signal.SIGUSR1)
-        return len(told)
+        send_to_self(signal.SIGUSR1)
+        return len(handled)
 
     def wait(_: float) -> tuple[int, int]:
-        return hold_signals(inner), len(told)
+        return hold_signals(inner), len(handled)
 
     within, after = hold_signals(let_signals_in, wait, 0.0)
     assert within == 0
-    assert told == [signal.SIGUSR1]
+    assert handled == [signal.SIGUSR1]
     assert after <= 1
 
 
-def test_in_other_threads_no_signals_are_held(told: list[int]) -> None:
+def test_in_other_threads_no_signals_are_held(handled: list[int]) -> None:
     found: list[object] = []
 
     def work() -> None:
@@ -172,7 +172,7 @@ def test_in_other_threads_no_signals_are_held(told: list[int]) -> None:
     assert found == [own, "3"]
 
 
-def test_a_child_forked_meanwhile_has_the_handlers_of_the_application(told: list[int]) -> None:
+def test_a_child_forked_meanwhile_has_the_handlers_of_the_application(handled: list[int]) -> None:
     own = signal.getsignal(signal.SIGUSR1)
     codes: list[int] = []
 

@@ -1,4 +1,4 @@
-"""The batches of one partition: what a record meets, and what the sender takes."""
+"""The queue of batches of one partition, and the clock of records."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tests.support.partition_queues import SETTINGS, ignore, new_queue
 
 VALUE = bytes(100)
 ENDED_QUEUES = 20 if getattr(sys, "_is_gil_enabled", lambda: True)() else 500
-"""With a GIL no reader stops between the look at a batch and the lock of its queue."""
+"""With a GIL no reader is interrupted between reading a batch and locking its queue."""
 
 
 def test_a_record_without_room_begins_the_next_batch() -> None:
     woken: list[float | None] = []
-    noted: deque[PartitionQueue] = deque()
-    queue = new_queue(wake=lambda: woken.append(None), look_within=woken.append, note=noted.append)
+    marked: deque[PartitionQueue] = deque()
+    queue = new_queue(wake=lambda: woken.append(None), look_within=woken.append, note=marked.append)
     results = [queue.append(1, None, VALUE, ()) for _ in range(4)]
     assert [result.linger for result in results] == [SETTINGS.linger, None, None, SETTINGS.linger]
     assert [result.future.index for result in results] == [0, 1, 2, 0]
     assert [result.wake_sender for result in results] == [False, False, False, True]
     assert woken == [SETTINGS.linger, None]
-    assert list(noted) == [queue, queue]
+    assert list(marked) == [queue, queue]
     assert queue.depth == 2
     assert queue.head() == (queue.oldest, True)
 
@@ -60,7 +60,7 @@ def test_a_batch_filled_by_appends_has_its_checksum(most: int, size: int) -> Non
 def test_a_concurrent_append_or_close_is_seen_before_a_new_batch_is_queued(
     closes: bool, index: int
 ) -> None:
-    """Another thread opens a batch, or closes the queue, between the two looks."""
+    """Another thread opens a batch, or closes the queue, while the clock is read."""
     to_come = [True]
 
     def now() -> float:
@@ -79,7 +79,7 @@ def test_a_concurrent_append_or_close_is_seen_before_a_new_batch_is_queued(
 
 
 def test_an_open_batch_stamps_records_without_a_timestamp() -> None:
-    """Also when its source of time fails: that holds up no record."""
+    """If the source of time fails, records are stamped all the same."""
     moments = iter([70, 60, 80])
     queue = new_queue(clock=RecordClock(lambda: next(moments)))
     given = (None, None, 65, None, None)
@@ -99,24 +99,24 @@ def test_a_long_queue_is_freed() -> None:
 
 @pytest.mark.timeout(400)
 def test_a_batch_can_be_read_while_its_queue_is_freed() -> None:
-    """A reader that waits for the lock of a queue's tail gets it after the queue has gone, too.
+    """A reader that waits for the lock of a queue's tail gets it even after the queue is freed.
 
-    Without a GIL each collection stops the readers and passes over all that earlier tests left,
-    frozen or not: 54 ms beside two million objects, 130 ms with three other programs on two cores.
+    Without a GIL each collection stops the readers and traverses the objects of earlier tests,
+    frozen or not: 54 ms with two million objects, 130 ms with three other programs on two cores.
     """
     newest: list[Any] = [new_builder(1000)]
     over = threading.Event()
 
     def read() -> int:
-        looks = 0
+        reads = 0
         while not over.is_set():
             batch = newest[0]
             assert 0 <= batch.record_count <= 3
             assert batch.is_full in (False, True)
-            looks += 1
-        return looks
+            reads += 1
+        return reads
 
-    gc.freeze()  # with a GIL a collection below then looks at the queue only
+    gc.freeze()  # with a GIL collections below then traverse the queue only
     with ThreadPoolExecutor(3) as pool:
         readers = [pool.submit(read) for _ in range(3)]
         try:
@@ -137,13 +137,13 @@ def test_a_batch_can_be_read_while_its_queue_is_freed() -> None:
 
 
 def test_a_batch_that_failed_for_lack_of_memory_is_not_incomplete() -> None:
-    """A set that cannot grow raises MemoryError, and has taken the new element."""
+    """A set that cannot grow raises MemoryError after adding the new element."""
     memory = pytest.importorskip("_testcapi", reason="this Python comes without its hooks")
     refused = 0
     for failing in range(60):
         incomplete: set[Any] = set(range(4))  # a fifth element makes it grow
         queue = new_queue(incomplete=incomplete)
-        gc.disable()  # a collection prints that it could not allocate what it tells its callbacks
+        gc.disable()  # a collection would print that it cannot call its callbacks
         memory.set_nomemory(failing, failing + 1)
         try:
             queue.append(1, None, VALUE, ())
@@ -158,7 +158,7 @@ def test_a_batch_that_failed_for_lack_of_memory_is_not_incomplete() -> None:
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="collects between two lines of Python only")
 def test_a_batch_may_be_renumbered_and_released_during_its_checksum() -> None:
-    """A collection in the midst of the sum lets other threads run, the sender among them."""
+    """A collection during the calculation lets other threads run, such as the sender."""
     pool = BufferPool(1_000_000, 1000)
     queue = new_queue(batch_size=1000, batch_max_size=50_000, pool=pool)
     queue.grows_to = 50_000
@@ -174,7 +174,7 @@ def test_a_batch_may_be_renumbered_and_released_during_its_checksum() -> None:
             batch.release()
 
     queue.append(1, b"key", bytes(90), ())
-    kept = [(n, n, n) for n in range(3000)]  # so that a call's arguments are new memory
+    kept = [(n, n, n) for n in range(3000)]  # so that arguments of a call are allocated anew
     thresholds = gc.get_threshold()
     gc.callbacks.append(send)
     gc.set_threshold(1)
@@ -198,19 +198,19 @@ TICK_MS = 20
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "expected"),
     [
         ((MINUTE, MINUTE - 1, 1, MINUTE + 1), [MINUTE, MINUTE, MINUTE, MINUTE + 1]),
-        # One that was wrong by more than a minute, and was set right.
+        # A clock that was wrong by more than a minute is corrected.
         ((5 * MINUTE, 4 * MINUTE - 1, 4 * MINUTE), [5 * MINUTE, 4 * MINUTE - 1, 4 * MINUTE]),
     ],
 )
 def test_the_clock_stops_while_its_source_is_set_back_a_little(
-    source: tuple[int, ...], told: list[int]
+    source: tuple[int, ...], expected: list[int]
 ) -> None:
     moments = iter(source)
     clock = RecordClock(lambda: next(moments))
-    assert [clock.wall_ms() for _ in source] == told
+    assert [clock.wall_ms() for _ in source] == expected
 
 
 def test_without_a_source_the_clock_has_the_time_of_day() -> None:

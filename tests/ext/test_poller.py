@@ -1,4 +1,4 @@
-"""Bytes through sockets that do not block, and one place to wait for them and other threads."""
+"""Non-blocking sockets, and a poller that waits for them and for other threads."""
 
 from __future__ import annotations
 
@@ -97,10 +97,10 @@ def test_unsuccessful_spins_become_rare(poller: Poller) -> None:
 @pytest.mark.parametrize("eager", [0.0, BUSY])
 def test_bytes_and_other_threads_end_the_wait(poller: Poller, pair: Pair, eager: float) -> None:
     ours, theirs = pair
-    poller.watch(ours.fileno(), "it", False)
+    poller.watch(ours.fileno(), "socket", False)
     for _ in range(3):
         timer = later(lambda: theirs.send(b"x"))
-        assert poller.wait(LONG, eager) == [("it", True, False)]
+        assert poller.wait(LONG, eager) == [("socket", True, False)]
         assert ours.recv(10) == b"x"
         timer.join()
         timer = later(poller.wake)
@@ -121,10 +121,10 @@ def test_many_wakes_end_one_wait(poller: Poller) -> None:
 def test_a_signal_handler_runs_and_the_wait_goes_on(poller: Poller, eager: float) -> None:
     ran: list[int] = []
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def record(number: int, frame: FrameType | None) -> None:
         ran.append(number)
 
-    before = signal.signal(signal.SIGALRM, note)
+    before = signal.signal(signal.SIGALRM, record)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.01)
         started = time.monotonic()
@@ -139,7 +139,7 @@ def test_a_signal_handler_runs_and_the_wait_goes_on(poller: Poller, eager: float
 def test_a_signal_delivered_to_another_thread_ends_the_wait(
     poller: Poller, timeout: float | None
 ) -> None:
-    """As one is that comes between the last look for signals and the system call that waits."""
+    """As a signal between the last check for signals and the system call."""
     before = signal.signal(signal.SIGUSR1, lambda *_: poller.wake())
     other = later(lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1), 0.1)
     try:
@@ -152,13 +152,13 @@ def test_a_signal_delivered_to_another_thread_ends_the_wait(
 
 
 def test_an_exception_of_a_signal_handler_ends_the_wait(poller: Poller, pair: Pair) -> None:
-    poller.watch(pair[0].fileno(), "it", False)
+    poller.watch(pair[0].fileno(), "socket", False)
 
     with interruptible():
         for number in range(20):
             repeat_until_interrupted(lambda: poller.wait(LONG, BUSY), 0.0005 + 0.001 * number)
     pair[1].send(b"x")
-    assert poller.wait(LONG) == [("it", True, False)]
+    assert poller.wait(LONG) == [("socket", True, False)]
 
 
 def test_a_closed_poller_can_only_be_woken(poller: Poller) -> None:

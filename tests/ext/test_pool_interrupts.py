@@ -34,7 +34,7 @@ def in_background(act: Callable[[], object]) -> threading.Thread:
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["signalled", "another thread was"])
 def test_an_interrupted_waiter_leaves_the_queue(*, elsewhere: bool) -> None:
-    """Another thread gets what comes between the last step of Python and the wait's system call."""
+    """Another thread gets a signal between the last check of Python and the system call."""
     pool = BufferPool(100, 100)
     kept = pool.allocate(100, 0)
 
@@ -56,11 +56,11 @@ def test_an_interrupted_waiter_leaves_the_queue(*, elsewhere: bool) -> None:
 def test_an_interrupted_waiter_passes_on_its_share() -> None:
     pool = BufferPool(200, 100)
     buffers = [pool.allocate(100, 0), pool.allocate(100, 0)]
-    next_in_line: list[PoolWaiter] = []
+    next_waiter: list[PoolWaiter] = []
 
     def feed_and_interrupt() -> None:
         wait_until(lambda: pool.waiting == 1)
-        next_in_line.append(PoolWaiter(pool, 100))
+        next_waiter.append(PoolWaiter(pool, 100))
         pool.deallocate(buffers.pop())
         signal.pthread_kill(MAIN, signal.SIGALRM)
 
@@ -68,12 +68,12 @@ def test_an_interrupted_waiter_passes_on_its_share() -> None:
     with pytest.raises(Interrupted):
         pool.allocate(200, PATIENCE)
     thread.join()
-    assert next_in_line[0].buffer().capacity == 100
+    assert next_waiter[0].buffer().capacity == 100
     assert (pool.available, pool.waiting) == (0, 0)
 
 
 def wait_for_memory_and_signal(pool: BufferPool) -> None:
-    """The memory may come first: then the signal is on its way.
+    """The memory may come first: then the signal follows.
 
     Without a GIL a signal may arrive just before a sleep begins, which then lasts its whole time.
     """
@@ -92,7 +92,7 @@ def test_memory_and_signal_may_come_at_the_same_moment() -> None:
         held = pool.allocate(100, 0)
 
         def race(first: bool = attempt % 2 == 0, held: PooledBuffer = held) -> None:
-            """Give the memory back: without a GIL a thread that waits frees nothing it made."""
+            """Return the memory here: without a GIL a waiting thread frees nothing it allocated."""
             wait_until(lambda: pool.waiting == 1)
             if first:
                 pool.deallocate(held)

@@ -1,4 +1,4 @@
-"""A forked child knows that it is one, whoever forked it, and has none of the descriptors."""
+"""Forks are detected however they are made, and children have no copies of descriptors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.forks import FORKS, by_c, by_python, in_child
 pytestmark = pytest.mark.alone  # a thread that asks for the GIL at a fork by C code hangs the child
 
 MANY = 200
-"""Descriptors for which the first places do not suffice."""
+"""More descriptors than the initial table has places."""
 
 
 def opened() -> Descriptor:
@@ -31,13 +31,13 @@ def is_open(fd: int) -> bool:
 
 @pytest.mark.parametrize("fork", FORKS)
 def test_each_child_has_a_generation_of_its_own(fork: Callable[[], int]) -> None:
-    mine = generation()
+    own = generation()
 
     def child() -> list[int]:
         return [generation(), generation(), int(in_child(fork, generation))]
 
-    assert in_child(fork, child) == str([mine + 1, mine + 1, mine + 2])
-    assert generation() == mine
+    assert in_child(fork, child) == str([own + 1, own + 1, own + 2])
+    assert generation() == own
 
 
 @pytest.mark.parametrize("fork", [by_python, by_c])
@@ -55,7 +55,7 @@ def test_a_child_has_no_copy_of_a_descriptor(fork: Callable[[], int]) -> None:
 def test_files_that_a_child_opens_under_an_old_number_are_never_closed(
     fork: Callable[[], int], tmp_path: Path
 ) -> None:
-    """As a daemon does, which closes all it has inherited and opens files of its own."""
+    """As in a daemon, which closes all inherited files and opens its own."""
     descriptors = [opened() for _ in range(MANY)]
     poller = Poller()
     last = os.dup(0)

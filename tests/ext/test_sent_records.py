@@ -1,4 +1,4 @@
-"""From a record's number to its batch and back, and what an interrupted bulk call leaves."""
+"""Records of bulk calls: their batches by number, and interrupted calls."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_records_of_some_parts_of_batches_are_listed(
 
 def test_a_gap_in_a_batch_begins_a_new_run() -> None:
     sent = SentRecords()
-    for index in (0, 1, 5, 6):  # 2 to 4 are another call's
+    for index in (0, 1, 5, 6):  # 2 to 4 are of another call
         sent.add("batch", index)
         sent.add("other", index // 2 * 3)
     assert [run for run in sent.runs() if run[0] == "batch"] == [("batch", 0, 2), ("batch", 5, 2)]
@@ -90,7 +90,7 @@ SETTINGS = QueueSettings(10.0, codec=1, compress=bytes)
 
 
 class Checks:
-    """Nothing of the rows needs one."""
+    """Rows need no checks."""
 
 
 class Interrupted:
@@ -126,15 +126,15 @@ def test_appending_to_an_unknown_partition_raises() -> None:
 
 
 def test_the_sender_is_notified_of_a_batch_when_the_call_is_interrupted() -> None:
-    noted: deque[PartitionQueue] = deque()
+    marked: deque[PartitionQueue] = deque()
     woken: list[None] = []
     queue = new_queue(
-        TP, SETTINGS, compression=Interrupted(), note=noted.append, wake=lambda: woken.append(None)
+        TP, SETTINGS, compression=Interrupted(), note=marked.append, wake=lambda: woken.append(None)
     )
     with pytest.raises(KeyboardInterrupt):
         appender_of(queue).write(rows(3))
     assert queue.depth == 1
-    assert (list(noted), woken) == ([queue], [None])
+    assert (list(marked), woken) == ([queue], [None])
 
 
 def test_the_sender_is_woken_again_if_the_wake_was_interrupted() -> None:
@@ -152,15 +152,15 @@ def test_the_sender_is_woken_again_if_the_wake_was_interrupted() -> None:
 
 
 def test_the_sender_is_woken_during_a_call_with_large_records() -> None:
-    """Each needs a batch of its own: after a megabyte of them the sender begins."""
-    looks: list[int] = []
+    """Each needs its own batch; the sender is woken after a megabyte."""
+    depths: list[int] = []
     queue: Any = None
     queue = new_queue(
-        batch_size=1000, pool=BufferPool(10_000_000, 1000), wake=lambda: looks.append(queue.depth)
+        batch_size=1000, pool=BufferPool(10_000_000, 1000), wake=lambda: depths.append(queue.depth)
     )
     chunk = ObjectChunk(60, 1_000_000, Checks())  # type: ignore[arg-type]
     chunk.load([bytes(40_000)] * 60, None, None, [0] * 60, None)
     topic = TopicAppender(1, 1_000_000)
     topic.admit(0, queue)
     BulkAppender(topic, SentRecords()).write(chunk)
-    assert looks[0] < 30
+    assert depths[0] < 30

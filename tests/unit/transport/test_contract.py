@@ -1,4 +1,4 @@
-"""What every backend and its transports promise, what the one in memory does, and their names."""
+"""The contract of every backend and its transports, and the registry of backends."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ SMALL = 16_384
 
 
 class MemoryNetwork:
-    """A backend in memory, and the server of its one connection.
+    """A backend in memory, and the server of its only connection.
 
-    ``holds`` is the most that can be under way.
+    ``holds``: the most bytes in flight.
     """
 
     def __init__(self, send_chunk: int | None = None, receive_chunk: int | None = None) -> None:
@@ -46,16 +46,16 @@ class MemoryNetwork:
         )
 
     def receive(self, data: bytes) -> bytes:
-        """As the server's end of a connection."""
+        """Called as the server's end of a connection."""
         self._received += data
         return b""
 
-    def nobody(self) -> tuple[str, int]:
-        """Where connections are refused."""
+    def refusing(self) -> tuple[str, int]:
+        """An address that refuses connections."""
         return "broker", 1
 
     def received(self, size: int) -> bytes:
-        """The next so many bytes that the client has sent."""
+        """The next ``size`` bytes from the client."""
         taken, self._received = self._received[:size], self._received[size:]
         return taken
 
@@ -76,9 +76,9 @@ class MemoryNetwork:
 
 
 class TcpNetwork:
-    """As ``MemoryNetwork``, by the kernel."""
+    """As ``MemoryNetwork``, with real sockets."""
 
-    holds = 1_000_000  # four buffers of 16 KiB, some more for how the system counts
+    holds = 1_000_000  # more than four buffers of 16 KiB, as the system counts
 
     def __init__(self) -> None:
         self.backend = TcpBackend(
@@ -96,7 +96,7 @@ class TcpNetwork:
         peer.settimeout(30)
         return peer
 
-    def nobody(self) -> tuple[str, int]:
+    def refusing(self) -> tuple[str, int]:
         return "127.0.0.1", free_port()
 
     def received(self, size: int) -> bytes:
@@ -123,7 +123,7 @@ class TcpNetwork:
 
 
 def resolve_locally(host: str, port: int) -> list[Address]:
-    """The system's resolver, kept from asking the internet for a name that does not exist."""
+    """The system's resolver, except for the unknown name, which needs no network."""
     if host == UNKNOWN_HOST:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     return resolve(host, port)
@@ -133,7 +133,7 @@ Network = MemoryNetwork | TcpNetwork
 NETWORKS: dict[str, Callable[[], Network]] = {
     "tcp": TcpNetwork,
     "memory": MemoryNetwork,
-    "memory-in-crumbs": lambda: MemoryNetwork(send_chunk=7, receive_chunk=1),
+    "memory-small-chunks": lambda: MemoryNetwork(send_chunk=7, receive_chunk=1),
 }
 LONG = 20.0  # seconds: never reached unless something is broken
 Use = Callable[[], object]
@@ -199,7 +199,7 @@ def test_a_dialled_transport_is_reported_until_it_is_connected(network: Network)
 
 
 def test_the_error_of_a_refused_connection_names_address_and_cause(network: Network) -> None:
-    host, port = network.nobody()
+    host, port = network.refusing()
     transport = network.backend.dial(host, port)
     with pytest.raises(ConnectionLost) as raised:
         use_until_lost(network.backend, transport.advance)
@@ -326,18 +326,18 @@ def test_wake_before_poll_ends_it_once(network: Network) -> None:
 
 
 def test_no_wake_is_lost(network: Network) -> None:
-    """A turn is handed to and fro: one lost wake-up and it stays where it is."""
-    turns = 200
+    """Two threads alternate: a lost wake-up would stop both."""
+    count = 200
     mine = threading.Semaphore(0)
 
     def answer() -> None:
-        for _ in range(turns):
+        for _ in range(count):
             mine.acquire()
             network.backend.wake()
 
     other = threading.Thread(target=answer)
     other.start()
-    for _ in range(turns):
+    for _ in range(count):
         mine.release()
         started = time.monotonic()
         network.backend.poll(LONG)
@@ -383,7 +383,7 @@ def test_an_interrupted_wake_leaves_poll_usable() -> None:
             polling = threading.Thread(target=backend.poll, args=(0,), daemon=True)
             polling.start()
             polling.join(20)
-            assert not polling.is_alive(), "an interrupted call has left the lock held"
+            assert not polling.is_alive(), "an interrupted call still holds the lock"
 
 
 def test_the_last_registration_of_a_name_counts() -> None:
@@ -405,8 +405,8 @@ def test_an_invalid_registration_is_refused(name: str, factory: Any) -> None:
         register(name, factory)
 
 
-def installed(folder: Path, target: str) -> None:
-    """An installed package that names ``target`` as the transport "parcel"."""
+def install(folder: Path, target: str) -> None:
+    """Install a package whose entry point "parcel" is ``target``."""
     info = folder / "parcels-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: parcels\nVersion: 1.0\n")
@@ -416,11 +416,11 @@ def installed(folder: Path, target: str) -> None:
 def test_an_entry_point_is_a_transport_if_it_is_a_factory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed(tmp_path, "kprod.transport.memory:MemoryBackend")
+    install(tmp_path, "kprod.transport.memory:MemoryBackend")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert isinstance(open_backend("parcel", listeners={}), MemoryBackend)
     (tmp_path / "other").mkdir()
-    installed(tmp_path / "other", "kprod.transport.memory:__doc__")
+    install(tmp_path / "other", "kprod.transport.memory:__doc__")
     monkeypatch.syspath_prepend(str(tmp_path / "other"))
     with pytest.raises(ConfigError, match=r"'parcel'.*cannot be called"):
         open_backend("parcel")

@@ -1,4 +1,4 @@
-"""What HTTP proxies may answer to CONNECT: in pieces, slowly, and with what they were told."""
+"""Answers of HTTP proxies to CONNECT: in pieces, slow, endless, or repeating the request."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def url_of(proxy: AnsweringServer, login: str = "us%65r:pass%40word") -> str:
 
 
 def answers(*pieces: bytes) -> AbstractContextManager[AnsweringServer]:
-    """A proxy that answers a CONNECT with the pieces, each a moment after the other."""
+    """A proxy that answers CONNECT with these pieces, a moment apart."""
     return answering(lambda request: [one.replace(b"ECHO", request) for one in pieces], 0.02)
 
 
 @contextmanager
 def dialled(proxy: AnsweringServer) -> Iterator[tuple[ProxyBackend, TcpTransport]]:
-    """A connection by the proxy, as soon as it stands; raises what keeps it from that."""
+    """An established connection through the proxy; raises what prevents it."""
     backend = ProxyBackend(url_of(proxy))
     transport = backend.dial("broker", 9092)
     try:
@@ -84,10 +84,10 @@ REFUSALS = {
     "the request repeated as reason": (b"HTTP/1.1 407 ECHO\r\n\r\n", "407 Proxy Authentication"),
     "the request repeated": (b"ECHO", "not HTTP"),
     "escape codes": (b"HTTP/1.1 502 \x1b[31mno\r\n\r\n", "502 Bad Gateway"),
-    "a status nobody knows": (b"HTTP/1.1 599 \xff" + b"x" * 1000 + b"\r\n\r\n", "it answers 599"),
+    "an unknown status": (b"HTTP/1.1 599 \xff" + b"x" * 1000 + b"\r\n\r\n", "it answers 599"),
     "garbage": (b"SSH-2.0-x\r\n\r\n", "not HTTP"),
     "no status": (b"HTTP/1.1 2000 OK\r\n\r\n", "not HTTP"),
-    "an end": (b"HTTP/1.1 200", "ended the connection"),
+    "the end of the connection": (b"HTTP/1.1 200", "ended the connection"),
     "headers without end": (OK[:-2] + b"x: y\r\n" * LONGEST_HEAD, "more than 65536 bytes"),
 }
 
@@ -111,7 +111,7 @@ def test_an_endless_proxy_answer_times_out(pieces: list[bytes]) -> None:
 def test_the_error_of_the_backend_names_the_proxy_without_the_login() -> None:
     refused = pytest.raises(ConnectionLost, match="by the proxy 127")
     with answers(b"HTTP/1.1 407 ECHO\r\n\r\n") as proxy, refused as raised, dialled(proxy):
-        raise AssertionError("it let us through")
+        raise AssertionError("the proxy accepted the login")
     assert "pass" not in str(raised.value)
     assert "Basic" not in str(raised.value)
 

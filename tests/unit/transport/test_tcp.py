@@ -1,4 +1,4 @@
-"""What only sockets can do wrong: those we connect, by slow names too, those of others, paths."""
+"""Sockets: addresses, options, forks, name lookups, adopted sockets, and Unix sockets."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def ipv4(host: str, port: int) -> Address:
 
 
 NOWHERE = ipv4("255.255.255.255", 9)
-"""An attempt to connect to it fails at once."""
+"""Connecting to it fails at once."""
 
 
 def until_connected(transport: TcpTransport, wait: Callable[[], Sequence[object]]) -> None:
-    """Waits ``LONG`` for something to happen, and once more if that was the name's resolution."""
+    """Wait ``LONG`` for the connection, and before that for the lookup of the name."""
     while not transport.advance():
         assert wait() or wait() or transport.advance()
 
 
 def resolved(backend: TcpBackend, host: str = "name", port: int = 1) -> TcpTransport:
-    """A transport that is past the resolution of its name."""
+    """A transport whose name is resolved."""
     transport = backend.dial(host, port)
     while "not resolved" in transport.progress():
         backend.poll(LONG)
@@ -64,7 +64,7 @@ def listener() -> Iterator[socket.socket]:
 
 @contextmanager
 def backend_of(*addresses: Address) -> Iterator[TcpBackend]:
-    """A backend for which every name has these addresses."""
+    """A backend that resolves every name to these addresses."""
     backend = TcpBackend(resolver=lambda host, port: list(addresses))
     yield backend
     backend.close()
@@ -92,14 +92,14 @@ def test_the_error_has_the_cause_for_every_address() -> None:
     with backend_of(ipv4("127.0.0.1", free_port()), NOWHERE) as backend:
         with pytest.raises(ConnectionLost) as raised:
             connect(backend, "kafka.example", 9092)
-        told = str(raised.value)
-        assert told.startswith("cannot connect to kafka.example:9092 (127.0.0.1: ")
-        assert "refused" in told
-        assert "; 255.255.255.255: " in told
+        error = str(raised.value)
+        assert error.startswith("cannot connect to kafka.example:9092 (127.0.0.1: ")
+        assert "refused" in error
+        assert "; 255.255.255.255: " in error
 
 
 def test_failing_at_every_address_at_once_is_reported_by_poll() -> None:
-    """``dial`` returns, so that failures to connect are dealt with in one place."""
+    """``dial`` returns, so that failures are handled in one place."""
     with backend_of(NOWHERE) as backend:
         transport = resolved(backend)
         assert backend.poll(LONG) == backend.poll(LONG) == [(transport, True, True)]
@@ -130,7 +130,7 @@ def test_a_silent_address_without_an_alternative_is_tried_again() -> None:
 
 
 def test_a_socket_connected_to_itself_is_refused() -> None:
-    """It happens when a port of the ephemeral range is dialled while nobody listens there."""
+    """It happens when a port of the ephemeral range without a listener is dialled."""
     host, port = "127.0.0.1", free_port()
     if not can_choose_ports():
         pytest.skip("needs IP_LOCAL_PORT_RANGE (Linux 6.3) to choose the port of its own end")
@@ -156,23 +156,23 @@ def can_choose_ports() -> bool:
 
 @pytest.mark.alone  # the signal would end the process
 def test_sending_to_a_reset_connection_raises_no_sigpipe(listener: socket.socket) -> None:
-    """Python ignores SIGPIPE, but a program that embeds it, or a filter of lines, may not."""
+    """Python ignores SIGPIPE, but a program that embeds it may not."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     with backend_of(ipv4(*listener.getsockname())) as backend:
         transport = connect(backend)
         peer, _ = listener.accept()
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         peer.close()
-        for _ in range(2):  # the first error is told as a reset, and then it is a broken pipe
+        for _ in range(2):  # the first error is a reset, the next one a broken pipe
             backend.poll(LONG)
             with pytest.raises(ConnectionLost, match="broke"):
                 transport.send([b"x"])
         transport.close()
 
 
-@pytest.mark.alone  # a descriptor that another test left would be closed, and its number taken
+@pytest.mark.alone  # a descriptor of another test might be closed, and its number reused
 def test_socket_options_are_set(listener: socket.socket) -> None:
-    """Seen through the one file descriptor that is open now and was not before."""
+    """Read from the only new file descriptor."""
     gc.collect()
     backend = TcpBackend(send_buffer_bytes=40_000, receive_buffer_bytes=50_000)
     before = open_files()
@@ -189,7 +189,7 @@ def test_socket_options_are_set(listener: socket.socket) -> None:
     backend.close()
 
 
-@pytest.mark.alone  # what other tests left open is closed whenever the collector finds it
+@pytest.mark.alone  # the collector closes descriptors of other tests
 def test_every_file_descriptor_is_closed(listener: socket.socket) -> None:
     gc.collect()
     before = open_files()
@@ -250,7 +250,7 @@ def test_adopting_a_reset_socket_fails() -> None:
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
     peer.close()
     with pytest.raises(ConnectionResetError):
-        ours.recv(1)  # waits until it is known here
+        ours.recv(1)  # waits for the reset
     poller = Poller()
     transport = TcpTransport("host:9092", None, [], poller)
     assert not transport.adopt(ours)
@@ -313,7 +313,7 @@ def test_busy_polling_works_with_every_kind_of_socket(way: dict[str, str]) -> No
 
 
 class SlowNames:
-    """Resolves every name to where ``listener`` is; those that begin with "slow" when told to."""
+    """Resolves every name to ``listener``; those that begin with "slow" wait for ``may_answer``."""
 
     def __init__(self, listener: socket.socket) -> None:
         self.may_answer = threading.Event()
@@ -364,7 +364,7 @@ def test_simultaneous_lookups_of_a_name_are_shared(
     names: SlowNames, slow_backend: TcpBackend
 ) -> None:
     first, second = slow_backend.dial("slow", 1), slow_backend.dial("slow", 1)
-    slow_backend.forget(first)  # as one does whose patience has ended
+    slow_backend.forget(first)  # as after a timeout
     first.close()
     third = slow_backend.dial("slow", 1)
     names.may_answer.set()
@@ -382,7 +382,7 @@ def test_simultaneous_lookups_of_a_name_are_shared(
     [
         socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
         UnicodeError("label too long"),
-        ZeroDivisionError("a mistake"),
+        ZeroDivisionError("in the resolver"),
     ],
 )
 def test_the_error_has_the_cause_of_a_failed_lookup(
@@ -412,7 +412,7 @@ def test_close_does_not_wait_for_a_lookup(names: SlowNames, slow_backend: TcpBac
     slow_backend.close()
     with pytest.raises(ConnectionLost, match="closed"):
         transport.advance()
-    names.may_answer.set()  # the answer comes after the end, and does nothing
+    names.may_answer.set()  # a late answer is ignored
 
 
 def test_finished_lookups_are_freed() -> None:

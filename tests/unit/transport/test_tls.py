@@ -1,4 +1,4 @@
-"""TLS in a network within the process: what contexts are made of, and cuts at any byte."""
+"""TLS in memory: contexts, connections lost at any byte, and sessions."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def test_comments_in_a_ca_bundle_may_have_any_encoding(
     encoding: str, certificates: Certificates, tmp_path: Path
 ) -> None:
-    """As in the bundle of Red Hat's systems, and in that of curl."""
+    """As in the bundles of Red Hat and curl."""
     bundle = tmp_path / "bundle.pem"
     text = f"# Autorité Föderal\n{Path(certificates.ca).read_text()}"
     bundle.write_text(text, encoding=encoding)
     for source in (str(bundle), text):
         assert len(TlsContexts(TlsSettings(cafile=source)).current().get_ca_certs()) == 1
         assert len(trusting(source).get_ca_certs()) == 1
-    if encoding == "utf-8-sig":  # a mark of the byte order is no part of a certificate
+    if encoding == "utf-8-sig":  # the byte order mark is removed
         bundle.write_bytes(b"\xef\xbb\xbf" + Path(certificates.ca).read_bytes())
         assert read_pem("ssl_cafile", str(bundle)).startswith("-----BEGIN CERTIFICATE")
 
 
 def test_ca_certificates_are_found_in_a_directory(certificates: Certificates) -> None:
-    """Both for brokers and for issuers; nothing but a handshake shows what a context would find."""
+    """For brokers and issuers; only a handshake shows what a context finds."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificates.server)
     folder = certificates.directory()
@@ -56,7 +56,7 @@ def test_ca_certificates_are_found_in_a_directory(certificates: Certificates) ->
 
 
 def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
-    """Raises SSLError where the client refuses the certificate."""
+    """Raises SSLError if the client refuses the certificate."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         client.wrap_bio(back, there, server_hostname="localhost"),
@@ -104,7 +104,7 @@ def test_changed_files_are_reloaded_once_the_key_password_is_right(
     contexts = TlsContexts(TlsSettings(cafile=trusted, certfile=key, key_password=latest))
     before = contexts.current()
     for moment, password in enumerate((lambda: "the last one", failing), start=1):
-        os.utime(key, (moment, moment))  # as replaced by one that has the next password
+        os.utime(key, (moment, moment))  # as if replaced by a key with the next password
         passwords[0] = password
         caplog.clear()
         with caplog.at_level(logging.WARNING):
@@ -122,7 +122,7 @@ def test_changed_files_are_reloaded_once_the_key_password_is_right(
 
 @pytest.mark.parametrize("host", ["kafka..example.com", ".example.com", "x" * 64 + ".com"])
 def test_an_invalid_host_name_is_a_lost_connection(host: str) -> None:
-    """As without TLS, where it cannot be resolved; it was logged as a mistake, with its stack."""
+    """As without TLS, where it cannot be resolved."""
     backend = TlsBackend(MemoryBackend({}), TlsContexts(TlsSettings()))
     with pytest.raises(ConnectionLost, match=rf"cannot resolve {host}:9093: .*label"):
         backend.dial(host, 9093)
@@ -134,7 +134,7 @@ PLACE = ("localhost", 9092)
 
 
 class TlsServer(ServerEnd):
-    """Echoes what it decrypts. ``takes`` and ``gives``: bytes until it is gone."""
+    """Echoes what it decrypts. ``takes`` and ``gives``: bytes until the connection is lost."""
 
     def __init__(self, context: ssl.SSLContext, takes: int, gives: int) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -167,20 +167,20 @@ class TlsServer(ServerEnd):
 
 
 class Rig:
-    """A client and its server; ``echoed`` is what came back of a message."""
+    """A client and its echo server."""
 
     def __init__(self, certificates: Certificates, context: ssl.SSLContext) -> None:
         self._context = context
         self.contexts = TlsContexts(TlsSettings(cafile=certificates.ca))
         self.server = TlsServer(context, 0, 0)
-        self.taken = self.given = 0  # by the server until the message had come back
+        self.taken = self.given = 0  # bytes of the server when the message was echoed
 
     def memory(self, chunk: int | None = None) -> MemoryBackend:
-        """A network that leads to ``server``, in pieces of at most ``chunk`` bytes."""
+        """A network with ``server``, in chunks of at most ``chunk`` bytes."""
         return MemoryBackend({PLACE: lambda: self.server}, send_chunk=chunk, receive_chunk=chunk)
 
     def echoed(self, takes: int, gives: int, chunk: int | None = None) -> bytes:
-        """Raises ConnectionLost when the server is gone before that."""
+        """The echo of a message; raises ConnectionLost if the limits are reached before."""
         self.server = TlsServer(self._context, takes, gives)
         backend = TlsBackend(self.memory(chunk), self.contexts)
         transport = backend.dial(*PLACE)
@@ -192,7 +192,7 @@ class Rig:
             backend.close()
 
     def is_lost(self, takes: int, gives: int) -> bool:
-        """Whether that many bytes are too few; any other error goes on."""
+        """Whether the connection is lost with these limits."""
         try:
             self.echoed(takes, gives)
         except ConnectionLost:
@@ -216,7 +216,7 @@ class Rig:
                     return found
             if self.server.takes == 0 and self.server.given >= self.server.gives:
                 raise ConnectionLost("the server is gone")
-        raise AssertionError("nothing moves")
+        raise AssertionError("no progress")
 
 
 @pytest.fixture(scope="module", params=["TLSv1_2", "TLSv1_3"])
@@ -236,7 +236,7 @@ def test_a_handshake_that_is_cut_at_any_byte_is_a_lost_connection(rig: Rig) -> N
     limits = [(limit, NEVER) for limit in range(taken)] + [(NEVER, limit) for limit in range(given)]
     tried = limits[:: 1 if FULL else 16]
     lost = sum(rig.is_lost(takes, gives) for takes, gives in tried)
-    # Signatures differ in length: a handshake may need some bytes less than the first one.
+    # Signatures differ in length: a handshake may need fewer bytes than the first one.
     assert lost > len(tried) - 16
     assert len(limits) > 1000
     assert rig.echoed(NEVER, NEVER) == b"0123456789" * 20
@@ -255,7 +255,7 @@ def test_the_second_connection_resumes_the_session(rig: Rig) -> None:
 
 
 def connect_once(backend: TlsBackend, rig: Rig) -> bool:
-    """Send a byte to a new server, get it back, and close; whether the session was resumed."""
+    """Echo a byte with a new server, and close; whether the session was resumed."""
     rig.server = TlsServer(rig._context, NEVER, NEVER)
     transport = backend.dial(*PLACE)
     while not transport.advance():
@@ -270,7 +270,7 @@ def connect_once(backend: TlsBackend, rig: Rig) -> bool:
 
 
 def test_connections_do_not_leak_memory(rig: Rig) -> None:
-    """Python before 3.12.8, and 3.13.0, lose a copy of a session, 7 KB, when it is read."""
+    """Python before 3.12.8, and 3.13.0, leak a copy of a session, 7 KB, when it is read."""
     backend = TlsBackend(rig.memory(), rig.contexts)
     for _ in range(20):
         connect_once(backend, rig)

@@ -1,4 +1,4 @@
-"""Compiled classes crash nothing before ``__init__`` has run; shared objects are protected."""
+"""Uninitialized objects do not crash; shared objects are hardened."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ OPERATIONS: list[Callable[..., object]] = [
     len,
     iter,
     operator.call,
-    lambda one: one == unmade(type(one)),
-    lambda one: one < unmade(type(one)),
+    lambda one: one == uninitialized(type(one)),
+    lambda one: one < uninitialized(type(one)),
     lambda one: one[0],
     memoryview,
     lambda one: one.__await__(),
 ]
 WHOLE = {"Poller"}
-"""Classes that have no ``__init__``, and methods that wait for what never comes here."""
+"""Classes without ``__init__`` whose methods would wait for ever."""
 ARGUMENTS: list[tuple[Any, ...]] = [(), (None,), (0,), (None, None), (0, 0), (None, None, None)]
 
 
 def public_classes() -> Iterator[tuple[str, str]]:
-    # Not by their sources: a wheel has none.
+    # A wheel has no sources.
     for compiled in sorted(Path(kprod_ext.__file__ or "").parent.glob("*.so")):
         module = importlib.import_module(f"kprod_ext.{compiled.name.partition('.')[0]}")
         for name, cls in sorted(vars(module).items()):
@@ -48,19 +48,19 @@ CLASSES = list(public_classes())
 
 
 def test_uninitialized_objects_do_not_crash() -> None:
-    """The last line that the process wrote names the class that crashed it."""
+    """The last line of output names the class that crashed the process."""
     assert ("kprod_ext.futures", "FutureRecordMetadata") in CLASSES
     command = [sys.executable, "-m", __name__]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, (ran.stdout[-300:], ran.stderr[-2000:])
 
 
-def unmade(cls: Any) -> Any:
+def uninitialized(cls: Any) -> Any:
     return cls.__new__(cls)
 
 
 def use(cls: Any) -> None:
-    """Print it, compare it, call it and each of its methods, with an object of its own each."""
+    """Apply every operation, and call every method, each with a new object."""
     for operation in OPERATIONS:
         attempt(cls, operation)
     for name in dir(cls):
@@ -79,7 +79,7 @@ def called(name: str, arguments: tuple[Any, ...]) -> Callable[[Any], object]:
 
 def attempt(cls: Any, operation: Callable[..., object]) -> None:
     try:
-        operation(unmade(cls))
+        operation(uninitialized(cls))
     except Exception as error:
         repr(error)
 
@@ -107,10 +107,10 @@ def test_a_shared_object_is_protected(path: Path) -> None:
         assert isinstance(symbols, SymbolTableSection)
         flags = {tag.entry.d_tag: tag.entry.d_val for tag in dynamic.iter_tags()}
         called = {symbol.name for symbol in symbols.iter_symbols()}
-    # Addresses of functions are looked up at once, and can only be read from then on.
+    # Addresses of functions are resolved at load time, and read-only afterwards.
     assert any(each["p_type"] == "PT_GNU_RELRO" for each in segments)
     assert flags.get("DT_FLAGS", 0) & BIND_NOW
-    # Functions with arrays, or with variables whose address is taken, look after their frame.
+    # Functions with arrays, or with variables whose address is taken, protect their stack.
     assert "__stack_chk_fail" in called
     assert not any(
         each["p_flags"] & WRITABLE_AND_EXECUTABLE == WRITABLE_AND_EXECUTABLE for each in segments
