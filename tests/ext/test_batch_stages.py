@@ -19,9 +19,7 @@ from tests.support.batch_writing import HEADER_BYTES, Written, new_builder, writ
 @pytest.mark.parametrize("compression", [0, 1])
 @pytest.mark.parametrize("full_size", [500, 1000])
 @pytest.mark.parametrize("lends_pool", [False, True])
-def test_an_empty_batch_takes_one_record_of_any_size(
-    compression: int, full_size: int, lends_pool: bool
-) -> None:
+def test_any_first_record_fits(compression: int, full_size: int, lends_pool: bool) -> None:
     """As in Kafka's ``MemoryRecordsBuilder.hasRoomFor``: limits apply from the second record on."""
     pool = BufferPool(100_000, 1000)
     buffer = pool.allocate(1000, 0)

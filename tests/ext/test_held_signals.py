@@ -194,9 +194,7 @@ def child(own: object) -> int:
 
 
 @pytest.mark.parametrize("work", [lambda: None, lambda: let_signals_in(time.sleep, 0)])
-def test_an_interruption_at_any_moment_leaves_the_handlers_as_they_were(
-    work: Callable[[], None],
-) -> None:
+def test_an_interruption_at_any_moment_keeps_the_handlers(work: Callable[[], None]) -> None:
     with interruptible():
         before = signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGINT)
         for number in range(300):

@@ -57,9 +57,7 @@ def test_a_batch_filled_by_appends_has_its_checksum(most: int, size: int) -> Non
 
 
 @pytest.mark.parametrize(("closes", "index"), [(False, 1), (True, 0)])
-def test_a_concurrent_append_or_close_is_seen_before_a_new_batch_is_queued(
-    closes: bool, index: int
-) -> None:
+def test_a_concurrent_append_or_close_precedes_a_new_batch(closes: bool, index: int) -> None:
     """Another thread opens a batch, or closes the queue, while the clock is read."""
     to_come = [True]
 

@@ -30,9 +30,7 @@ def test_sending_keeps_no_view(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("wrong", [[1], ["text"], [b"x", None]])
-def test_objects_that_are_no_buffers_are_refused_and_nothing_is_sent(
-    pair: Pair, wrong: list[bytes]
-) -> None:
+def test_a_non_buffer_is_refused_and_nothing_is_sent(pair: Pair, wrong: list[bytes]) -> None:
     with pytest.raises(TypeError):
         send_buffers(pair[0].fileno(), wrong)
     assert receive(pair[1].fileno(), 10) is None
@@ -136,9 +134,7 @@ def test_a_signal_handler_runs_and_the_wait_goes_on(poller: Poller, eager: float
 
 
 @pytest.mark.parametrize("timeout", [None, LONG])
-def test_a_signal_delivered_to_another_thread_ends_the_wait(
-    poller: Poller, timeout: float | None
-) -> None:
+def test_a_signal_to_another_thread_ends_the_wait(poller: Poller, timeout: float | None) -> None:
     """As a signal between the last check for signals and the system call."""
     before = signal.signal(signal.SIGUSR1, lambda *_: poller.wake())
     other = later(lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1), 0.1)

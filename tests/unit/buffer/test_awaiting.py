@@ -111,9 +111,7 @@ def test_callbacks_run_although_a_waiting_loop_was_closed(delivery: BatchDeliver
     assert results == [future.value]
 
 
-def test_an_interrupted_iteration_of_the_loop_does_not_block_later_tasks(
-    delivery: BatchDelivery,
-) -> None:
+def test_an_interrupted_loop_does_not_block_later_tasks(delivery: BatchDelivery) -> None:
     """A signal handler raises while tasks are woken; the application runs its loop again."""
 
     def interrupted() -> Iterator[None]:

@@ -166,9 +166,7 @@ def delivery(callbacks: Callbacks) -> BatchDelivery:
     return new_delivery(callbacks)
 
 
-def test_callbacks_run_in_the_order_of_their_records(
-    callbacks: Callbacks, delivery: BatchDelivery
-) -> None:
+def test_callbacks_run_in_order_of_records(callbacks: Callbacks, delivery: BatchDelivery) -> None:
     results: list[RecordMetadata] = []
     for index in (3, 1, 0, 2):
         future_of(delivery, index).add_callback(results.append)
@@ -211,9 +209,7 @@ def waiting_calls(delivery: BatchDelivery) -> list[Callable[[], object]]:
     ]
 
 
-def test_waiting_for_an_outcome_in_a_callback_raises(
-    callbacks: Callbacks, delivery: BatchDelivery
-) -> None:
+def test_a_callback_cannot_wait_for_outcomes(callbacks: Callbacks, delivery: BatchDelivery) -> None:
     refused: list[str] = []
 
     def run(wait: Callable[[], object]) -> None:

@@ -191,9 +191,7 @@ def release(rig: Accumulating, batches: list[ProducerBatch]) -> int:
     return rig.used
 
 
-def test_callers_compress_full_batches_when_others_are_queued(
-    rig: Accumulating, codec: Codec
-) -> None:
+def test_callers_compress_when_full_batches_are_queued(rig: Accumulating, codec: Codec) -> None:
     fill(rig, 2)
     assert codec.calls == 0, "the sender takes the only full one next"
     wakes = len(rig.wakes)
@@ -225,9 +223,7 @@ def test_memory_saved_by_compression_is_freed_at_once(rig: Accumulating, codec: 
     assert rig.used <= packed * BATCH + uncompressed * 10 * BATCH
 
 
-def test_the_sender_skips_a_batch_that_a_caller_is_compressing(
-    rig: Accumulating, codec: Codec
-) -> None:
+def test_the_sender_skips_a_batch_being_compressed(rig: Accumulating, codec: Codec) -> None:
     fill(rig, 2)
     seen: list[list[int]] = []
 
@@ -244,9 +240,7 @@ def test_the_sender_skips_a_batch_that_a_caller_is_compressing(
     assert numbers(drain_all(rig)) == [2, 3, 4]
 
 
-def test_a_batch_may_be_released_while_a_caller_compresses_it(
-    rig: Accumulating, codec: Codec
-) -> None:
+def test_a_batch_may_be_released_while_being_compressed(rig: Accumulating, codec: Codec) -> None:
     fill(rig, 2)
     gone: list[ProducerBatch] = []
 
@@ -291,9 +285,7 @@ def test_a_failing_codec_is_logged_once(
     assert read(uncompressed).producer_epoch == 2
 
 
-def test_an_interrupted_caller_leaves_its_batch_to_the_sender(
-    rig: Accumulating, codec: Codec
-) -> None:
+def test_a_batch_of_an_interrupted_caller_is_not_lost(rig: Accumulating, codec: Codec) -> None:
     fill(rig, 2)
 
     def interrupt() -> None:

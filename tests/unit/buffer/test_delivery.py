@@ -120,9 +120,7 @@ def test_a_batch_that_is_split_while_it_fails_gets_the_error(
         assert failing(split) == [ERROR] * 3
 
 
-def test_a_final_outcome_is_not_changed_by_errors_of_single_records(
-    delivery: BatchDelivery,
-) -> None:
+def test_a_final_outcome_is_not_changed_by_errors_of_records(delivery: BatchDelivery) -> None:
     assert delivery.fail(ERROR)
     assert not delivery.fail_each([(0, KprodTimeoutError("another"))])
     assert delivery.locate(1) == (delivery, 1)
@@ -176,9 +174,7 @@ class Cycle:
         (lambda delivery: delivery.join(None, None), lambda: [{} for _ in range(200)]),
     ],
 )
-def test_a_finalizer_may_call_the_delivery_again(
-    delivery: BatchDelivery, ask: Any, keep: Any
-) -> None:
+def test_a_finalizer_may_use_the_delivery(delivery: BatchDelivery, ask: Any, keep: Any) -> None:
     """Up to Python 3.11 it runs at any allocation of a tracked object."""
     pairs, thresholds, ran = [(n, n) for n in range(10)], gc.get_threshold(), []
 

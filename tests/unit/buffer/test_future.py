@@ -30,9 +30,7 @@ from tests.unit.buffer.deliveries import TP, future_of, new_delivery
 ERROR = BrokerError(7, "t-3")
 
 
-def test_a_future_takes_48_bytes_and_is_not_tracked_by_the_collector(
-    delivery: BatchDelivery,
-) -> None:
+def test_a_future_takes_48_bytes_and_is_not_tracked_by_gc(delivery: BatchDelivery) -> None:
     """Without a GIL the header of every object is larger."""
     future = appended(delivery)
     own = sys.getsizeof(future) - object.__basicsize__
@@ -81,9 +79,7 @@ def test_a_failed_record_has_its_error_and_whether_it_is_retriable(
 
 
 @pytest.mark.parametrize("timeout", [0, 0.01])
-def test_get_times_out_without_changing_the_outcome(
-    delivery: BatchDelivery, timeout: float
-) -> None:
+def test_get_times_out_and_keeps_the_outcome(delivery: BatchDelivery, timeout: float) -> None:
     future = future_of(delivery)
     with pytest.raises(KafkaTimeoutError, match=r"t-3 after [\d.]+ s; it is still being sent"):
         future.get(timeout)
@@ -106,9 +102,7 @@ class Settable:
 
 @pytest.mark.parametrize("stored", [True, False])
 @pytest.mark.parametrize("late", [True, False])
-def test_all_kinds_of_callbacks_get_either_outcome(
-    delivery: BatchDelivery, stored: bool, late: bool
-) -> None:
+def test_all_callbacks_get_the_outcome(delivery: BatchDelivery, stored: bool, late: bool) -> None:
     future, other = future_of(delivery), Settable()
     results: list[object] = []
     done: list[object] = []
@@ -244,9 +238,7 @@ def raise_and_forget(way: Callable[[FutureRecordMetadata], None], tp: TopicParti
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_raised_error_does_not_keep_its_batch(
-    way: Callable[[FutureRecordMetadata], None],
-) -> None:
+def test_a_raised_error_keeps_no_batch(way: Callable[[FutureRecordMetadata], None]) -> None:
     tp = TopicPartition(way.__name__, 0)
     for _ in range(3):
         raise_and_forget(way, tp)

@@ -123,9 +123,7 @@ def test_views_up_to_the_end_of_their_buffer_are_read(length: int, start: int) -
 @pytest.mark.parametrize(
     ("offsets", "record"), [((0, 4), 0), ((0, 300_000_000), 0), ((-1, 1), 0), ((0, 1, 0), 1)]
 )
-def test_header_lists_with_broken_offsets_are_refused(
-    kind: Any, offsets: tuple[int, ...], record: int
-) -> None:
+def test_broken_header_lists_are_refused(kind: Any, offsets: tuple[int, ...], record: int) -> None:
     columns = Columns()
     data = columns.batches(headers=columns.headers(kind, *offsets))
     with pytest.raises(InvalidRecordError, match=f"record {record}: {BROKEN}"):

@@ -276,9 +276,7 @@ def test_null_rows_are_refused(rows: Any, first: int) -> None:
 @pytest.mark.parametrize("options", [{}, {"value_serializer": bytes}], ids=["compiled", "plain"])
 @pytest.mark.parametrize("stream", [False, True], ids=["table", "reader"])
 @pytest.mark.parametrize("place", range(5))
-def test_errors_number_records_across_batches(
-    options: dict[str, Any], stream: bool, place: int
-) -> None:
+def test_errors_number_all_records(options: dict[str, Any], stream: bool, place: int) -> None:
     """As the delivery numbers them; with several batches, the row in its batch is named as well."""
     times = [1, 2, 3, 4, 5]
     times[place] = -1

@@ -140,9 +140,7 @@ def counting(to: int, then: BaseException) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("how_many", [0, 1, 511, 512, 1500])
 @pytest.mark.parametrize("options", [{}, {"value_serializer": bytes}])
-def test_records_before_the_failure_of_an_iterator_are_sent(
-    how_many: int, options: dict[str, Any]
-) -> None:
+def test_records_of_a_failing_iterator_are_sent(how_many: int, options: dict[str, Any]) -> None:
     cluster = cluster_of()
     with producer_before(cluster, **options) as producer:
         with pytest.raises(LookupError) as raised:
@@ -295,9 +293,7 @@ def test_a_sticky_partition_that_no_longer_exists_is_abandoned() -> None:
 
 
 @pytest.mark.parametrize("many", [list, iter])
-def test_a_partition_added_meanwhile_is_written_to(
-    many: Callable[[list[Any]], Iterable[Any]],
-) -> None:
+def test_an_added_partition_is_written_to(many: Callable[[list[Any]], Iterable[Any]]) -> None:
     cluster = cluster_of(1)
     with producer_before(cluster) as producer:
         producer.send("t", b"before", partition=0).get(10)

@@ -36,9 +36,7 @@ OTHER_CALLS = 250
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("partitions", [1, 6])
 @pytest.mark.parametrize("flushed", [True, False])
-def test_python_is_called_for_batches_and_not_for_records(
-    name: str, partitions: int, flushed: bool
-) -> None:
+def test_python_is_called_for_batches_only(name: str, partitions: int, flushed: bool) -> None:
     broker = ScriptedCluster(topics={"t": [1] * partitions}).add(1)
     with producer_before(broker.cluster, linger_ms=60_000) as producer:
         CALLS[name](producer)

@@ -55,9 +55,7 @@ CHANGES: dict[str, Callable[[Metadata], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_makes_an_update_due_at_once(
-    metadata: Metadata, change: Callable[[Metadata], object]
-) -> None:
+def test_changes_make_updates_due(metadata: Metadata, change: Callable[[Metadata], object]) -> None:
     want(metadata, "t")
     learn(metadata, reply(topic("t")), 0.0)
     assert [metadata.due(5.0), metadata.due(6.0)] == [295.0, 294.0]
@@ -89,9 +87,7 @@ def test_an_update_requested_while_one_is_under_way_follows_it(metadata: Metadat
 
 
 @pytest.mark.parametrize("fails", [True, False], ids=["failures", "unchanged metadata"])
-def test_the_back_off_grows_after_failures_and_unchanged_metadata(
-    metadata: Metadata, *, fails: bool
-) -> None:
+def test_the_back_off_grows_without_new_metadata(metadata: Metadata, *, fails: bool) -> None:
     want(metadata, "t")
     delays = []
     for _ in range(6 if fails else 7):

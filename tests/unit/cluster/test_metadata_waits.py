@@ -161,9 +161,7 @@ def test_a_timeout_names_the_latest_connection_failures(metadata: Metadata) -> N
         (5, "LEADER_NOT_AVAILABLE .*no leader yet"),
     ],
 )
-def test_a_timeout_explains_the_error_code_of_the_topic(
-    metadata: Metadata, code: int, meaning: str
-) -> None:
+def test_a_timeout_explains_the_error_code(metadata: Metadata, code: int, meaning: str) -> None:
     metadata.answered(reply(topic("t", error=code)), 0.0)
     error = timeout_of(metadata)
     assert re.search(f"topic 't' within 0.02 s: the cluster answers {meaning}", str(error))

@@ -130,9 +130,7 @@ def test_a_missing_cluster_id_is_not_a_change_of_cluster() -> None:
         pytest.param(TopicPartition("u", 0), LeaderHint(2, 8), id="unknown topic"),
     ],
 )
-def test_an_outdated_or_unknown_leader_hint_changes_nothing(
-    tp: TopicPartition, hint: LeaderHint
-) -> None:
+def test_an_outdated_or_unknown_hint_changes_nothing(tp: TopicPartition, hint: LeaderHint) -> None:
     view = snapshot(topic([(1, 7)]))
     assert view.with_leaders({tp: hint}) is view
 

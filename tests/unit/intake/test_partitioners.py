@@ -330,9 +330,7 @@ def test_a_broker_that_is_unavailable_for_too_long_is_avoided() -> None:
         [([2], 10), ([], 500), ([2], 1000)],  # it was idle
     ],
 )
-def test_an_available_or_idle_broker_is_not_avoided(
-    reports: list[tuple[list[int], float]],
-) -> None:
+def test_an_available_or_idle_broker_is_not_avoided(reports: list[tuple[list[int], float]]) -> None:
     loads = QueueLoads(availability_timeout=2)
     for waiting, now in reports:
         report_waiting(loads, waiting, now)
@@ -361,9 +359,7 @@ appends = st.lists(st.tuples(st.integers(1, 700), st.booleans()), max_size=100)
 
 
 @given(st.lists(topics, min_size=1, max_size=20), st.integers())
-def test_a_partition_exists_and_has_a_leader_if_any_has(
-    history: list[TopicInfo], seed: int
-) -> None:
+def test_a_partition_exists_and_has_a_leader_if_any(history: list[TopicInfo], seed: int) -> None:
     chooser = DefaultPartitioner(1000, random.Random(seed))
     for now in history:
         chosen = chooser.choose(now, None)
@@ -372,9 +368,7 @@ def test_a_partition_exists_and_has_a_leader_if_any_has(
 
 
 @given(appends, st.integers())
-def test_a_switch_comes_no_earlier_than_a_full_batch(
-    sizes: list[tuple[int, bool]], seed: int
-) -> None:
+def test_a_switch_comes_not_before_a_full_batch(sizes: list[tuple[int, bool]], seed: int) -> None:
     where = MANY
     chooser = DefaultPartitioner(1000, random.Random(seed))
     produced, current = 0, chooser.choose(where, None)
@@ -407,9 +401,7 @@ queues = st.dictionaries(st.integers(0, 32), st.integers(1, 9))
 
 
 @given(numbers_of_partitions, queues)
-def test_every_partition_has_as_many_numbers_as_its_weight(
-    numbers: list[int], queued: dict[int, int]
-) -> None:
+def test_each_partition_has_numbers_by_weight(numbers: list[int], queued: dict[int, int]) -> None:
     table = LoadTable(numbers, queued)
     sizes = {partition: queued.get(partition, 0) for partition in numbers}
     above = max(sizes.values()) + 1

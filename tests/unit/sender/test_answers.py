@@ -7,7 +7,6 @@ import struct
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -31,12 +30,7 @@ from tests.unit.sender.raw_server import RawServer
 from tests.unit.sender.test_network import NetworkRig
 
 
-@pytest.fixture
-def broker() -> ScriptedBroker:
-    return ScriptedCluster(topics={"t": [1, 1], "other": [1]}).add(1)
-
-
-def as_if_asked(*partitions: int, topic: str = "t") -> Answer:
+def as_if_asked(*partitions: int) -> Answer:
     """Answer as if the request had these partitions, each with the records it sent."""
 
     def answer(broker: ScriptedBroker, heard: Heard) -> bytes:
@@ -44,23 +38,17 @@ def as_if_asked(*partitions: int, topic: str = "t") -> Answer:
         (asked,) = body.topic_data
         (part,) = asked.partition_data
         parts = tuple(replace(part, index=n) for n in partitions)
-        topics = (replace(asked, name=topic, partition_data=parts),)
+        topics = (replace(asked, partition_data=parts),)
         return broker.usual(heard._replace(body=replace(body, topic_data=topics)))
 
     return answer
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(as_if_asked(0, 1), id="additional"),
-        pytest.param(as_if_asked(1, 0), id="additional, first"),
-        pytest.param(as_if_asked(0, 0), id="repeated"),
-    ],
-)
+@pytest.mark.parametrize("partitions", [(0, 1), (1, 0), (0, 0)], ids=str)
 def test_results_for_partitions_not_in_the_request_are_ignored(
-    broker: ScriptedBroker, answer: Answer, caplog: pytest.LogCaptureFixture
+    broker: ScriptedBroker, partitions: tuple[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
+    answer = as_if_asked(*partitions)
     broker.next(ApiKey.PRODUCE, answer)
     rig = rig_of(broker.cluster)
     future = rig.queue()
@@ -80,9 +68,7 @@ def garbage(_: ScriptedBroker, heard: Heard) -> bytes:
 
 
 @pytest.mark.parametrize("api", [ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID])
-def test_a_request_with_an_unreadable_response_is_sent_again(
-    broker: ScriptedBroker, api: ApiKey
-) -> None:
+def test_an_unreadable_response_is_retried(broker: ScriptedBroker, api: ApiKey) -> None:
     broker.next(api, garbage, garbage)
     rig = rig_of(broker.cluster)
     future = rig.queue()
@@ -91,23 +77,11 @@ def test_a_request_with_an_unreadable_response_is_sent_again(
     assert broker.count(api) == 3
 
 
-def versions(broker: ScriptedBroker) -> list[int]:
-    return [heard.version for heard in broker.heard if heard.api is ApiKey.PRODUCE]
-
-
-@pytest.fixture
-def modern(broker: ScriptedBroker) -> ScriptedBroker:
-    """A broker that identifies topics by id."""
+def test_a_topic_without_a_known_id_is_addressed_by_name(broker: ScriptedBroker) -> None:
     broker.offered[ApiKey.PRODUCE] = (3, 13)
-    broker.cluster.topic_ids = {"t": UUID(int=1)}
-    return broker
-
-
-def test_a_topic_without_a_known_id_is_addressed_by_name(modern: ScriptedBroker) -> None:
-    modern.cluster.topic_ids.clear()
-    rig = rig_of(modern.cluster)
+    rig = rig_of(broker.cluster)
     assert rig.run(rig.queue().succeeded)
-    assert versions(modern) == [12]
+    assert [heard.version for heard in broker.heard if heard.api is ApiKey.PRODUCE] == [12]
 
 
 # Responses with far more than was requested -------------------------------------------------------

@@ -98,9 +98,7 @@ def test_no_view_of_a_request_is_left_when_it_ends(end: str) -> None:
     assert buffer.lent == 0
 
 
-def test_only_a_connection_lost_with_unanswered_requests_is_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_only_a_connection_lost_with_requests_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     rig = BrokerRig(RawServer())
     rig.connect()
@@ -123,9 +121,7 @@ def test_only_a_connection_lost_with_unanswered_requests_is_logged(
 
 
 @pytest.mark.parametrize("call", ["dial", "advance", "send", "receive", "watch"])
-def test_an_exception_in_a_transport_is_a_lost_connection(
-    call: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_transport_is_disconnected(call: str, caplog: pytest.LogCaptureFixture) -> None:
     rig = BrokerRig(RawServer())
     rig.mistakes.failing = [call]
     rig.broker.connect(rig.clock.now)

@@ -145,9 +145,7 @@ def test_buffers_of_a_request_are_written_without_a_copy() -> None:
 @pytest.mark.parametrize(
     ("throttle_ms", "seconds"), [(0, 0.0), (-1, 0.0), (5_000, 5.0), (2**31 - 1, 300.0)]
 )
-def test_a_throttled_connection_sends_nothing_for_the_throttle_time(
-    throttle_ms: int, seconds: float
-) -> None:
+def test_a_throttled_connection_sends_nothing(throttle_ms: int, seconds: float) -> None:
     connection = established()
     send(connection, RecordedExchange(throttle_ms=throttle_ms))
     connection.received(answer(1, b""), NOW)
@@ -224,9 +222,7 @@ def test_nothing_can_be_sent_before_the_handshake_is_over() -> None:
         pytest.param(offered(0, -5), 0, id="a negative version"),
     ],
 )
-def test_api_versions_is_sent_again_with_the_version_the_broker_names_or_0(
-    ranges: bytes, version: int
-) -> None:
+def test_api_versions_is_repeated_with_the_named_version_or_0(ranges: bytes, version: int) -> None:
     connection = opened()
     write(connection)
     connection.received(fallback(0, ranges), NOW)
@@ -319,9 +315,7 @@ def test_nothing_is_sent_before_the_login_is_over() -> None:
 
 
 @pytest.mark.parametrize("mechanisms", [(), ("PLAIN",), tuple(f"M{n}" for n in range(5000))])
-def test_the_error_for_an_unsupported_mechanism_has_a_limited_length(
-    mechanisms: tuple[str, ...],
-) -> None:
+def test_the_error_for_an_unsupported_mechanism_is_limited(mechanisms: tuple[str, ...]) -> None:
     rig = Rig()
     with pytest.raises(SaslAuthenticationError, match="does not offer") as raised:
         rig.shake(error_code=33, mechanisms=mechanisms)
@@ -364,9 +358,7 @@ def test_an_error_code_during_the_login_fails_it_with_a_printable_message(code: 
 
 @pytest.mark.parametrize("size", [MAX_FRAME_OF_STRANGERS + 1, 100_000_000, 2**31 - 1, -1, 0])
 @pytest.mark.parametrize("rounds", [0, 1])
-def test_frames_that_are_too_large_before_the_end_of_the_login_are_refused(
-    rounds: int, size: int
-) -> None:
+def test_large_frames_before_the_end_of_the_login_are_refused(rounds: int, size: int) -> None:
     """By their size alone, before any of their bytes."""
     with pytest.raises(ProtocolError, match="a frame of"):
         Rig(rounds).connection.received(struct.pack(">i", size), NOW)

@@ -52,9 +52,7 @@ def test_each_topic_is_logged_even_beyond_the_number_of_kept_topics(
     assert len(logged(caplog)) == KEPT + 1
 
 
-def test_a_raised_connection_error_is_not_logged_as_well(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_raised_connection_error_is_not_logged_as_well(caplog: pytest.LogCaptureFixture) -> None:
     with connect(f"127.0.0.1:{free_port()}", 10.0, {}) as client, pytest.raises(ConnectionLost):
         client.brokers()
     assert not [line for line in caplog.messages if line.startswith("kprod-admin: ")]

@@ -195,9 +195,7 @@ def test_a_failed_record_fails_its_transaction_by_its_error_code(
 
 
 @BOTH
-def test_an_abort_succeeds_although_the_group_coordinator_is_refused(
-    implicit: bool,
-) -> None:
+def test_an_abort_succeeds_although_the_group_coordinator_is_refused(implicit: bool) -> None:
     """The call that sends offsets times out, and the application aborts."""
     dialogue = ready(implicit)
     dialogue.begin(T0)
@@ -251,9 +249,7 @@ CODES += [82, 90, 120, 9999]
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("kind", KINDS)
 @BOTH
-def test_every_error_code_in_every_response(
-    implicit: bool, kind: ApiKey, code: int, third: bool
-) -> None:
+def test_every_code_in_every_answer(implicit: bool, kind: ApiKey, code: int, third: bool) -> None:
     """The state is as in the table of reactions, and after an abort the producer goes on."""
     if implicit and kind in (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN):
         return  # protocol 1 only
@@ -317,9 +313,7 @@ def hear_all(dialogue: Dialogue) -> None:
 @pytest.mark.parametrize(
     "kind", [ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT]
 )
-def test_the_first_request_of_a_transaction_is_retried_soon_after_the_last_one(
-    kind: ApiKey,
-) -> None:
+def test_the_first_request_of_a_transaction_is_retried_soon(kind: ApiKey) -> None:
     dialogue = with_request_due(kind, implicit=False)
     assert dialogue.answer(kind, 51) is Reaction.RETRY_SOON
     assert dialogue.answer(kind, 14) is Reaction.RETRY

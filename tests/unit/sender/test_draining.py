@@ -53,9 +53,7 @@ class Growing(PartitionQueue):
         super().close_head()
 
 
-def test_a_batch_that_outgrows_the_request_goes_with_the_next_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_batch_that_outgrows_its_request_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kprod.buffer.accumulator.PartitionQueue", Growing)
     rig = Growing.rig = Accumulating()
     Growing.growing = [1]

@@ -390,9 +390,7 @@ def test_brokers_without_metadata_are_abandoned_after_the_trigger_time() -> None
     assert moved.new.values("t") == [b"later"]
 
 
-def test_a_change_of_the_cluster_id_is_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_change_of_the_cluster_id_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     moved = MovedCluster(client_id="orders")
     moved.new.cluster_id = "second"
     moved.one.next(ApiKey.METADATA, no_brokers(129))

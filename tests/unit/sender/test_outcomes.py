@@ -10,14 +10,7 @@ from kprod.errors import BrokerError, DeliveryTimeoutError, RecordTooLargeError
 from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
-from tests.support.scripted_cluster import (
-    Answer,
-    Heard,
-    ScriptedBroker,
-    cut,
-    refuse,
-    silence,
-)
+from tests.support.scripted_cluster import Answer, Heard, ScriptedBroker, cut, refuse, silence
 from tests.support.sender_rig import MODES, SenderRig, error_of, rig_of
 from tests.unit.buffer.accumulating import Accumulating
 
@@ -50,9 +43,7 @@ def test_a_retry_sends_identical_bytes(broker: ScriptedBroker) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_retries_are_sent_one_by_one_in_the_original_order(
-    broker: ScriptedBroker, mode: str
-) -> None:
+def test_retries_are_sent_one_by_one_and_in_order(broker: ScriptedBroker, mode: str) -> None:
     patient: dict[str, Any] = {"request_timeout_ms": 600_000, "delivery_timeout_ms": 900_000}
     rig = rig_of(broker.cluster, batch_size=100, **patient, **MODES[mode])
     assert rig.run(rig.queue(b"0" * 60).succeeded)

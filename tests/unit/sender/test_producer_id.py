@@ -51,9 +51,7 @@ def test_the_reason_for_a_missing_id_is_logged_once_and_in_the_record_error(
 
 
 @pytest.mark.parametrize("code", [29, 31, 53, 90])
-def test_a_permanent_refusal_fails_queued_and_later_records(
-    broker: ScriptedBroker, code: int
-) -> None:
+def test_a_permanent_refusal_fails_all_records(broker: ScriptedBroker, code: int) -> None:
     broker.next(ApiKey.INIT_PRODUCER_ID, identity(-1, -1, code))
     rig = rig_of(broker.cluster)
     for _ in range(2):

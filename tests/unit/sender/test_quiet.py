@@ -119,9 +119,7 @@ def test_repeatedly_lost_idle_connections_are_logged_once(
         assert logged == (0 if lost == 1 else 1)
 
 
-def test_records_of_a_broken_connection_are_resent_as_soon_as_it_is_reopened(
-    broker: ScriptedBroker,
-) -> None:
+def test_records_of_a_lost_connection_are_resent_on_reconnect(broker: ScriptedBroker) -> None:
     rig = rig_of(broker.cluster, reconnect_backoff_ms=50, retry_backoff_ms=1000)
     started = rig.clock.now
     for _ in range(20):

@@ -102,9 +102,7 @@ def until(condition: Callable[[], object]) -> None:
         threading.Event().wait(0.001)
 
 
-def test_an_exception_in_the_sender_loop_ends_the_producer(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_an_exception_in_the_loop_ends_the_producer(caplog: pytest.LogCaptureFixture) -> None:
     """Errors say whether records may be persisted; they and one line of the log have the cause."""
     running = Running()
     futures = running.one_on_wire_and_one_queued()
@@ -270,9 +268,7 @@ class FailingWork:
         raise self.broken_by
 
 
-def test_a_caller_does_not_wait_for_the_network_once_its_record_is_done(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_caller_does_not_wait_once_its_record_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ScriptedCluster()
     cluster.add(1)
     rig = SenderRig(cluster)
@@ -297,9 +293,7 @@ def test_a_caller_does_not_wait_for_the_network_once_its_record_is_done(
     assert waits == [0.0]
 
 
-def test_a_closing_producer_does_not_wait_once_its_last_record_is_done(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_closing_does_not_wait_once_all_records_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """``close`` checks between two iterations only."""
     cluster = ScriptedCluster(topics={"t": [1]})
     cluster.add(1).next(ApiKey.PRODUCE, silence)

@@ -107,9 +107,7 @@ def test_metrics_are_pushed_at_the_interval_of_the_subscription(broker: Scripted
     assert totals == [[1], [1], [0]]
 
 
-def test_metrics_are_compressed_by_the_first_codec_that_both_support(
-    broker: ScriptedBroker,
-) -> None:
+def test_metrics_are_compressed_by_the_first_common_codec(broker: ScriptedBroker) -> None:
     broker.next(ASK, subscription("*", codecs=(UNHEARD_OF, GZIP, 4)))
     broker.next(PUSH, taken())
     rig = rig_of(broker.cluster, enable_idempotence=True)
@@ -172,9 +170,7 @@ def test_the_last_push_is_marked_as_terminating(broker: ScriptedBroker) -> None:
     assert broker.count(PUSH) == 1
 
 
-def test_closing_waits_half_a_second_for_an_unanswered_last_push(
-    broker: ScriptedBroker,
-) -> None:
+def test_closing_waits_half_a_second_for_an_unanswered_last_push(broker: ScriptedBroker) -> None:
     rig = subscribed(broker, silence)
     assert rig.run(rig.queue().succeeded)
     ended = rig.clock.now

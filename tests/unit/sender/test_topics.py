@@ -236,9 +236,7 @@ class EpochsOfACoordinator:
         self.lost += 1
 
 
-def test_a_transactional_producer_forgets_a_topic_with_its_next_epoch(
-    broker: ScriptedBroker,
-) -> None:
+def test_a_transactional_producer_forgets_at_its_next_epoch(broker: ScriptedBroker) -> None:
     """With protocol 1 the epoch may stay the same for long."""
     rig = rig_of(broker, "used", "unused")
     partitions = rig.sender.partitions
@@ -301,9 +299,7 @@ def test_the_partitioner_forgets_removed_topics() -> None:
     assert before == after == [0, 1]
 
 
-def test_a_record_waiting_for_memory_goes_into_the_new_queue_of_its_topic(
-    broker: ScriptedBroker,
-) -> None:
+def test_a_record_waiting_for_memory_goes_into_the_new_queue(broker: ScriptedBroker) -> None:
     """A record in the removed queue would never be sent."""
     rig = SenderRig(broker.cluster, buffer_memory=40_000, batch_size=20_000, linger_ms=60_000)
     rig.know("used", "unused")

@@ -169,9 +169,7 @@ def test_an_unfinished_call_must_be_repeated() -> None:
 
 
 @pytest.mark.parametrize("end", [started(Call.ABORT), Transactions.close])
-def test_a_failure_after_a_concurrent_abort_is_ignored(
-    end: Callable[[Transactions], None],
-) -> None:
+def test_a_failure_after_a_concurrent_abort_is_ignored(end: Callable[[Transactions], None]) -> None:
     """While the sender formats the error of a record, another thread aborts or closes."""
     transactions = in_state(State.IN_TRANSACTION)
 
@@ -238,9 +236,7 @@ def test_offsets_sent_after_the_call_timed_out_are_not_sent_again() -> None:
         (State.FATAL_ERROR, State.FATAL_ERROR, False),
     ],
 )
-def test_close_aborts_an_open_transaction_and_ends_waiting_calls(
-    state: State, after: State, busy: bool
-) -> None:
+def test_close_aborts_and_ends_waiting_calls(state: State, after: State, busy: bool) -> None:
     transactions = in_state(state)
     pending = transactions.start(Call.INIT) if state is State.INITIALIZING else None
     transactions.close()
@@ -363,9 +359,7 @@ def test_a_resumed_transaction_can_only_be_ended(call: Call) -> None:
 
 
 @pytest.mark.parametrize(("level", "now"), [(1, 2), (2, 1)], ids=["upgraded", "downgraded"])
-def test_a_transaction_ends_with_the_feature_level_it_was_written_with(
-    level: int, now: int
-) -> None:
+def test_a_transaction_ends_with_its_original_feature_level(level: int, now: int) -> None:
     """The cluster's ``transaction.version`` has changed since."""
     dialogue = Dialogue(implicit=now == 2)
     dialogue.transactions.resume(PREPARED, level)

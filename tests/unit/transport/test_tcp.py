@@ -206,9 +206,7 @@ def test_every_file_descriptor_is_closed(listener: socket.socket) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # there is a thread: the timeout's
-def test_the_parent_goes_on_after_a_forked_child_abandons_the_backend(
-    listener: socket.socket,
-) -> None:
+def test_a_forked_child_may_abandon_the_backend(listener: socket.socket) -> None:
     backend = TcpBackend()
     transport = connect(backend, *listener.getsockname())
     server, _ = listener.accept()
@@ -270,9 +268,7 @@ def unix(tmp_path: Path) -> Iterator[UnixBackend]:
 
 
 @pytest.mark.parametrize("host", ["../in", "..", ".", "", "/", "broker/..", "a\0b", "a/b"])
-def test_a_host_that_changes_the_socket_path_is_refused(
-    host: str, unix: UnixBackend, tmp_path: Path
-) -> None:
+def test_a_host_outside_the_path_is_refused(host: str, unix: UnixBackend, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
         listener.listen()
@@ -281,9 +277,7 @@ def test_a_host_that_changes_the_socket_path_is_refused(
 
 
 @pytest.mark.parametrize("host", ["broker-1", "...", "..a", "10.0.0.1", "::1"])
-def test_a_host_becomes_part_of_the_socket_path(
-    host: str, unix: UnixBackend, tmp_path: Path
-) -> None:
+def test_a_host_is_part_of_the_socket_path(host: str, unix: UnixBackend, tmp_path: Path) -> None:
     (tmp_path / "in" / host).mkdir()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "in" / host / "socket"))
@@ -348,9 +342,7 @@ def slow_backend(names: SlowNames) -> Iterator[TcpBackend]:
     slow_backend.close()
 
 
-def test_other_hosts_connect_during_a_slow_name_lookup(
-    names: SlowNames, slow_backend: TcpBackend
-) -> None:
+def test_others_connect_during_a_slow_lookup(names: SlowNames, slow_backend: TcpBackend) -> None:
     slow = slow_backend.dial("slow", 1)
     until_connected(slow_backend.dial("fast", 1), partial(slow_backend.poll, LONG))
     assert not slow.advance()
@@ -360,9 +352,7 @@ def test_other_hosts_connect_during_a_slow_name_lookup(
     until_connected(slow, partial(slow_backend.poll, LONG))
 
 
-def test_simultaneous_lookups_of_a_name_are_shared(
-    names: SlowNames, slow_backend: TcpBackend
-) -> None:
+def test_simultaneous_lookups_are_shared(names: SlowNames, slow_backend: TcpBackend) -> None:
     first, second = slow_backend.dial("slow", 1), slow_backend.dial("slow", 1)
     slow_backend.forget(first)  # as after a timeout
     first.close()

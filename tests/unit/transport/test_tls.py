@@ -69,9 +69,7 @@ def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
     assert ends[0].getpeercert()
 
 
-def test_a_directory_without_hashed_certificates_is_refused(
-    certificates: Certificates,
-) -> None:
+def test_a_directory_without_hashed_certificates_is_refused(certificates: Certificates) -> None:
     for option, use in (
         ("ssl_cafile", lambda path: TlsContexts(TlsSettings(cafile=path))),
         ("sasl_oauthbearer_cafile", trusting),
