@@ -103,14 +103,14 @@ class Interrupted:
         raise KeyboardInterrupt
 
 
-def rows(count: int) -> ObjectChunk:
-    chunk = ObjectChunk(count, 1000, Checks())  # type: ignore[arg-type]
-    chunk.load([b"v"] * count, None, None, [0] * count, None)
+def rows(count: int, value: bytes = b"v") -> ObjectChunk:
+    chunk = ObjectChunk(count, 1_000_000, Checks())  # type: ignore[arg-type]
+    chunk.load([value] * count, None, None, [0] * count, None)
     return chunk
 
 
 def appender_of(queue: PartitionQueue) -> BulkAppender:
-    topic = TopicAppender(1, 1000)
+    topic = TopicAppender(1, 1_000_000)
     topic.admit(0, queue)
     return BulkAppender(topic, SentRecords())
 
@@ -158,9 +158,5 @@ def test_the_sender_is_woken_during_a_call_with_large_records() -> None:
     queue = new_queue(
         batch_size=1000, pool=BufferPool(10_000_000, 1000), wake=lambda: depths.append(queue.depth)
     )
-    chunk = ObjectChunk(60, 1_000_000, Checks())  # type: ignore[arg-type]
-    chunk.load([bytes(40_000)] * 60, None, None, [0] * 60, None)
-    topic = TopicAppender(1, 1_000_000)
-    topic.admit(0, queue)
-    BulkAppender(topic, SentRecords()).write(chunk)
+    appender_of(queue).write(rows(60, bytes(40_000)))
     assert depths[0] < 30

@@ -139,9 +139,6 @@ def test_all_threads_get_the_same_queue_of_a_partition() -> None:
     assert all(mine == found[0] for mine in found)
 
 
-# Interrupted appends ------------------------------------------------------------------------------
-
-
 MANY = 1000
 
 

@@ -80,23 +80,24 @@ def test_two_threads_may_compress_at_the_same_time(codec: str) -> None:
             assert list(threads.map(compress, map(memoryview, texts))) == alone
 
 
+LINES = b"".join(b"%d: %s\n" % (number, TEXT[number % 99 :][:60]) for number in range(9_000))
+
+
 @pytest.mark.parametrize("level", [-5, 0, 1, 3, 4, 9])
 @pytest.mark.parametrize("size", [1_000, 128 * 1024, 150_000, 500_000])
 def test_zstd_levels_match_the_zstandard_package(level: int, size: int) -> None:
-    text = b"".join(b"%d: %s\n" % (number, TEXT[number % 99 :][:60]) for number in range(9_000))
     compress = compressor("zstd", level)
     assert compress is not None
-    made = compress(memoryview(text[:size]))
-    assert made == zstandard.ZstdCompressor(level=level).compress(text[:size])
+    made = compress(memoryview(LINES[:size]))
+    assert made == zstandard.ZstdCompressor(level=level).compress(LINES[:size])
 
 
 @pytest.mark.parametrize("level", [1, 3, 9, 12, 16])
 def test_lz4_levels_match_the_lz4_package(level: int) -> None:
-    text = b"".join(b"%d: %s\n" % (number, TEXT[number % 99 :][:60]) for number in range(9_000))
     compress = compressor("lz4", level)
     assert compress is not None
     settings = {"block_size": frame.BLOCKSIZE_MAX256KB, "block_linked": False, "store_size": False}
-    assert compress(memoryview(text)) == frame.compress(text, compression_level=level, **settings)
+    assert compress(memoryview(LINES)) == frame.compress(LINES, compression_level=level, **settings)
 
 
 @pytest.mark.parametrize(
@@ -124,9 +125,6 @@ def teach(ratios: CompressionRatios, known: float) -> None:
     while ratios.estimate("t") > known:
         ratios.observed("t", known)
     assert ratios.estimate("t") == pytest.approx(known)
-
-
-# Callers compress full batches when the sender is behind ------------------------------------------
 
 
 def gzip(records: memoryview) -> bytes:

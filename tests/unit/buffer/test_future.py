@@ -54,11 +54,9 @@ def test_a_stored_record_has_its_metadata(delivery: BatchDelivery) -> None:
     assert future.value == future.get() == future.get(timeout=0) == expected
     assert future.exception is None
     assert repr(future) == "<FutureRecordMetadata t-3 succeeded>"
-
-
-def test_the_append_time_of_the_broker_replaces_the_timestamp(delivery: BatchDelivery) -> None:
-    delivery.succeed(100, 55)
-    assert future_of(delivery).get().timestamp == 55
+    stamped = new_delivery()
+    stamped.succeed(100, 55)
+    assert future_of(stamped).get().timestamp == 55, "the append time of the broker"
 
 
 @pytest.mark.parametrize(
@@ -177,9 +175,6 @@ def test_a_kept_future_does_not_keep_the_buffer_of_the_producer() -> None:
     gc.collect()
     assert accumulator() is None
     assert future.get(0).offset == 0
-
-
-# Each caller gets its own copy of the error of a batch --------------------------------------------
 
 
 PLACE = TopicPartition("t", 3)

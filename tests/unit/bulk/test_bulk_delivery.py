@@ -1,4 +1,4 @@
-"""The delivery of a bulk call: its outcomes, progress, failures, and awaiting it."""
+"""Bulk calls: outcomes, progress and failures of their delivery, and calls of Python code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kprod import KafkaProducer, Persisted, RecordMetadata, TopicPartition
@@ -23,6 +24,7 @@ from kprod.errors import (
 )
 from kprod.wire.versions import ApiKey
 from kprod_ext import SentRecords
+from tests.support.entered import entered
 from tests.support.scripted_cluster import ScriptedCluster, refuse, silence
 from tests.support.scripted_producer import cluster_of, producer_before
 
@@ -183,3 +185,38 @@ def test_an_interruption_at_the_end_of_a_call_has_the_delivery() -> None:
         pass
     assert (raised.value.accepted, raised.value.delivery) == (2, delivery)  # type: ignore[attr-defined]
     assert "the first 2 records were queued" in raised.value.__notes__[0]
+
+
+ROW_VALUES = [b"%0100d" % n for n in range(20_000)]
+ROW_KEYS = [b"%d" % (n % 100) for n in range(20_000)]
+ROWS = {"value": ROW_VALUES, "key": ROW_KEYS}
+
+Call = Callable[[KafkaProducer], Any]
+CALLS: dict[str, Call] = {
+    "values": lambda producer: producer.send_many("t", ROW_VALUES),
+    "keys": lambda producer: producer.send_many("t", ROW_VALUES, keys=ROW_KEYS),
+    "few keys": lambda producer: producer.send_many("t", ROW_VALUES[:50], keys=ROW_KEYS[:50]),
+    "arrow": lambda producer: producer.send_arrow("t", pa.record_batch(ROWS)),
+    "arrow keys": lambda producer: producer.send_arrow("t", pa.record_batch(ROWS), key="key"),
+}
+
+CALLS_OF_A_BATCH = 10
+"""To create its delivery, and to notify the sender."""
+OTHER_CALLS = 250
+"""To check the arguments and the topic, and to draw partitions."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("partitions", [1, 6])
+@pytest.mark.parametrize("flushed", [True, False])
+def test_python_is_called_for_batches_only(name: str, partitions: int, flushed: bool) -> None:
+    broker = ScriptedCluster(topics={"t": [1] * partitions}).add(1)
+    with producer_before(broker.cluster, linger_ms=60_000) as producer:
+        CALLS[name](producer)
+        if flushed:  # else batches with room are open
+            producer.flush(20)
+        before = producer.metrics()["producer-metrics"]["batch-total"]
+        calls = entered(lambda: CALLS[name](producer))
+        producer.flush(20)
+        batches = producer.metrics()["producer-metrics"]["batch-total"] - before
+    assert calls <= OTHER_CALLS + CALLS_OF_A_BATCH * (batches + partitions)

@@ -42,9 +42,6 @@ def learn(metadata: Metadata, answer: MetadataReply, now: float) -> list[str]:
     return asked
 
 
-# When ---------------------------------------------------------------------------------------------
-
-
 CHANGES: dict[str, Callable[[Metadata], object]] = {
     "new topic": lambda metadata: want(metadata, "other"),
     "new partition": lambda metadata: want(metadata, "t", 7),
@@ -127,9 +124,6 @@ def test_an_unusable_answer_counts_as_a_failure(metadata: Metadata, answer: Meta
     assert metadata.due(0.1) == 0.0
 
 
-# Which topics -------------------------------------------------------------------------------------
-
-
 def test_only_new_topics_are_requested_while_the_rest_is_fresh(metadata: Metadata) -> None:
     want(metadata, "old")
     learn(metadata, reply(topic("old")), 0.0)
@@ -173,9 +167,6 @@ def test_a_permanently_refused_topic_is_not_requested_again(metadata: Metadata, 
     want(metadata, "t")
     learn(metadata, reply(topic("t", error=code)), 0.0)
     assert metadata.due(1000.0) == NEVER
-
-
-# Published snapshots ------------------------------------------------------------------------------
 
 
 def test_a_leader_hint_is_used_until_metadata_is_newer(metadata: Metadata) -> None:

@@ -89,13 +89,10 @@ def test_a_recreated_topic_ignores_earlier_epochs() -> None:
     assert view.topic_id("t") == NEW
 
 
-def test_brokers_are_replaced_as_a_whole() -> None:
+def test_brokers_are_replaced_as_a_whole_and_topics_removed_by_name() -> None:
     view = snapshot(topic([(1, 7)])).with_topics([], {2: TWO})
     assert dict(view.brokers) == {2: TWO}
     assert view.leader(TP) is None
-
-
-def test_topics_can_be_forgotten() -> None:
     view = snapshot(topic([(1, 7)]), topic([(1, 7)], name="u")).without_topics(["u", "never"])
     assert [known.name for known in view] == ["t"]
 

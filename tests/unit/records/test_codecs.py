@@ -54,14 +54,9 @@ COMPRESSED = {
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
-def test_data_is_decompressed_unchanged(name: str) -> None:
+def test_data_is_decompressed_up_to_the_limit(name: str) -> None:
     codec, data = COMPRESSED[name]
     assert decompress(codec, data, len(DATA)) == DATA
-
-
-@pytest.mark.parametrize("name", COMPRESSED)
-def test_one_byte_more_than_allowed_is_refused(name: str) -> None:
-    codec, data = COMPRESSED[name]
     with pytest.raises(CorruptBatch, match=f"{CODEC_NAMES[codec]}: more than"):
         decompress(codec, data, len(DATA) - 1)
 

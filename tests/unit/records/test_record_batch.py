@@ -41,11 +41,6 @@ def test_captured_batches_have_the_expected_records(golden: GoldenBatch) -> None
     assert offsets == list(range(batch.base_offset, batch.last_offset + 1))
 
 
-def test_append_time_is_the_time_of_every_record() -> None:
-    batch = only_batch(raw_batch([b"a", b"b"], attributes=8, max_timestamp=77))
-    assert [record.timestamp for record in batch.records()] == [77, 77]
-
-
 def test_a_truncated_last_batch_is_left_out() -> None:
     first, second = raw_batch([b"a"]), raw_batch([b"b", b"c"], base_offset=1)
     for cut in range(1, len(second)):
@@ -53,7 +48,9 @@ def test_a_truncated_last_batch_is_left_out() -> None:
     assert [b.base_offset for b in read_batches(first + second)] == [0, 1]
 
 
-def test_an_empty_batch_has_no_records() -> None:
+def test_append_time_is_the_time_of_every_record_if_there_is_one() -> None:
+    batch = only_batch(raw_batch([b"a", b"b"], attributes=8, max_timestamp=77))
+    assert [record.timestamp for record in batch.records()] == [77, 77]
     assert list(only_batch(raw_batch([])).records()) == []
 
 

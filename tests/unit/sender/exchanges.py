@@ -7,6 +7,8 @@ from dataclasses import replace
 from kprod.clock import ExponentialBackoff
 from kprod.errors import KprodError, ProtocolError
 from kprod.sender.connection import BrokerConnection, BrokerSettings, Buffers, Exchange
+from kprod.transport.memory import ServerEnd
+from kprod.wire.framing import FrameReader
 from kprod.wire.versions import ApiKey
 from tests.support.kio_messages import response
 from tests.support.scripted_cluster import OFFERED, api_keys
@@ -114,3 +116,29 @@ def write(connection: BrokerConnection) -> bytes:
     data = b"".join(connection.pending_output())
     connection.wrote(len(data), NOW)
     return data
+
+
+class RawServer:
+    """Accepts connections, and answers their handshakes if ``handshakes``."""
+
+    def __init__(self, *, handshakes: bool = True) -> None:
+        self.handshakes = handshakes
+        self.ends: list[RawEnd] = []
+
+    def accept(self) -> ServerEnd:
+        self.ends.append(RawEnd(self.handshakes))
+        return self.ends[-1]
+
+
+class RawEnd:
+    """One accepted connection; ``frames`` are the received messages without their sizes."""
+
+    def __init__(self, handshakes: bool) -> None:
+        self.frames: list[bytes] = []
+        self._handshakes = handshakes
+        self._reader = FrameReader()
+
+    def receive(self, data: bytes) -> bytes:
+        first = not self.frames
+        self.frames += [bytes(message) for message in self._reader.feed(data)]
+        return handshake_answer(0) if self._handshakes and first and self.frames else b""

@@ -25,8 +25,7 @@ from tests.support.entered import entered
 from tests.support.scripted_cluster import OFFERED, Answer, Heard, ScriptedBroker, ScriptedCluster
 from tests.support.sender_rig import SenderRig, rig_of
 from tests.unit.sender.broker_rig import BrokerRig
-from tests.unit.sender.exchanges import SETTINGS, answer
-from tests.unit.sender.raw_server import RawServer
+from tests.unit.sender.exchanges import SETTINGS, RawServer, answer
 from tests.unit.sender.test_network import NetworkRig
 
 
@@ -82,9 +81,6 @@ def test_a_topic_without_a_known_id_is_addressed_by_name(broker: ScriptedBroker)
     rig = rig_of(broker.cluster)
     assert rig.run(rig.queue().succeeded)
     assert [heard.version for heard in broker.heard if heard.api is ApiKey.PRODUCE] == [12]
-
-
-# Responses with far more than was requested -------------------------------------------------------
 
 
 LONG = replace(SETTINGS, max_frame_bytes=4 * 1024 * 1024)
@@ -188,9 +184,6 @@ def test_reading_from_one_broker_is_limited_per_iteration() -> None:
         read = rig.metrics.node(rig.broker.address.node_id).bytes_in - before
         assert read == min(iteration * READS_PER_TURN * RECEIVE_BYTES, size + 9)
     assert exchange.ends == [("answered", bytes(size))]
-
-
-# Brokers that do not offer a needed API -----------------------------------------------------------
 
 
 NEEDED = [ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID]

@@ -19,10 +19,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, telling
 from tests.support.virtual_backend import VirtualBackend
 from tests.unit.sender.broker_rig import REQUEST, BrokerRig
-from tests.unit.sender.exchanges import SETTINGS, RecordedExchange, answer, frame
-from tests.unit.sender.raw_server import RawServer
-
-# Failures -----------------------------------------------------------------------------------------
+from tests.unit.sender.exchanges import SETTINGS, RawServer, RecordedExchange, answer, frame
 
 
 def test_the_back_off_grows_with_each_refused_connection() -> None:
@@ -117,9 +114,6 @@ def test_only_a_connection_lost_with_requests_is_logged(caplog: pytest.LogCaptur
     assert "broker 7 at host:9092 is connected again after 1 s" in caplog.messages[1]
 
 
-# A custom transport that raises -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("call", ["dial", "advance", "send", "receive", "watch"])
 def test_a_failing_transport_is_disconnected(call: str, caplog: pytest.LogCaptureFixture) -> None:
     rig = BrokerRig(RawServer())
@@ -146,9 +140,6 @@ def test_an_exception_while_closing_still_fails_requests_in_flight(call: str) ->
     rig.poll()
     assert request.ends == [("failed", True)]
     assert len(rig.errors) == 1
-
-
-# Timeouts -----------------------------------------------------------------------------------------
 
 
 class NeverConnects(VirtualBackend):
@@ -231,9 +222,6 @@ def test_the_request_timeout_does_not_run_while_bytes_are_being_written() -> Non
     assert rig.broker.connected
     rig.pass_time(1)
     assert request.ends == [("failed", True)]
-
-
-# Repeated and slow logins -------------------------------------------------------------------------
 
 
 LIFETIME_MS = 10_000

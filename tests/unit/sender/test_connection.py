@@ -52,9 +52,6 @@ def send(connection: BrokerConnection, *exchanges: RecordedExchange) -> None:
         write(connection)
 
 
-# Matching -----------------------------------------------------------------------------------------
-
-
 def test_a_response_to_an_unsent_request_is_refused() -> None:
     connection = established()
     request = RecordedExchange()
@@ -137,9 +134,6 @@ def test_buffers_of_a_request_are_written_without_a_copy() -> None:
     records = b"record batch"
     connection.send(RecordedExchange(b"header", records), NOW)
     assert connection.pending_output()[1] is records
-
-
-# Throttling and waiting time ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,6 @@ def test_leader_changes_of_one_response_are_applied_together() -> None:
     assert steps == 1
 
 
-# Queue lengths and unavailable brokers for the partitioner ----------------------------------------
-
-
 class RecordingLoads(QueueLoads):
     """Records each change of the unavailable nodes."""
 
@@ -122,9 +119,6 @@ def test_unavailable_brokers_with_ready_batches_are_reported() -> None:
     cluster.listeners["broker-2", 9092] = away
     assert rig.run(lambda: futures[1].is_done, seconds=SOON)
     assert rig.run(lambda: loads.nodes[-1] == set(), seconds=SOON)
-
-
-# Recreated topics ---------------------------------------------------------------------------------
 
 
 TP = TopicPartition("t", 0)

@@ -22,8 +22,7 @@ from tests.support.sender_rig import SenderRig, rig_of
 from tests.support.steady_random import SteadyRandom
 from tests.support.virtual_backend import VirtualBackend
 from tests.unit.sender.broker_rig import REQUEST
-from tests.unit.sender.exchanges import SETTINGS, RecordedExchange, Unwritable, answer
-from tests.unit.sender.raw_server import RawServer
+from tests.unit.sender.exchanges import SETTINGS, RawServer, RecordedExchange, Unwritable, answer
 
 
 class NetworkRig:
@@ -107,9 +106,6 @@ class NetworkRig:
         return sum(transport.host == host for transport in self.backend.connections)
 
 
-# Choice of a broker -------------------------------------------------------------------------------
-
-
 def test_the_broker_with_the_fewest_requests_is_chosen() -> None:
     rig = NetworkRig("one", "two")
     rig.adopt(one=1, two=2)
@@ -149,9 +145,6 @@ def test_an_encoding_error_is_raised_and_the_connection_stays_usable() -> None:
         rig.answer(request)
     assert before.ends == after.ends == [("answered", b"fine")]
     assert unwritable.ends == []
-
-
-# Slow and unreachable brokers ---------------------------------------------------------------------
 
 
 def wait_for_any(rig: NetworkRig) -> int:
@@ -268,9 +261,6 @@ def test_removed_brokers_are_counted_in_the_totals_only() -> None:
     groups = rig.metrics.groups(0.0)
     assert groups["producer-metrics"]["request-total"] == sent + 1
     assert "producer-node-metrics.node-1" not in groups
-
-
-# Connections that are kept ------------------------------------------------------------------------
 
 
 def test_a_bootstrap_connection_is_reused_for_the_broker_it_reached() -> None:
@@ -435,9 +425,6 @@ def test_a_usable_answer_resets_the_rebootstrap_timer() -> None:
         moved.one.next(ApiKey.METADATA, *[no_brokers()] * 10)  # for some seconds
         moved.rig.run(lambda: False, seconds=TRIGGER / 2)
     assert not moved.found()
-
-
-# Replaced brokers ---------------------------------------------------------------------------------
 
 
 def count(kind: type) -> int:

@@ -69,9 +69,6 @@ def test_retries_are_sent_one_by_one_and_in_order(broker: ScriptedBroker, mode: 
     assert broker.cluster.values("t") == [b"0" * 60, b"1" * 60, b"2" * 60]
 
 
-# Delivery timeouts --------------------------------------------------------------------------------
-
-
 def test_an_unsent_record_times_out_as_not_persisted(broker: ScriptedBroker) -> None:
     rig = rig_of(broker.cluster, delivery_timeout_ms=40_000)
     broker.cluster.topics["t"] = [-1]
@@ -330,9 +327,6 @@ def test_a_success_without_an_offset_has_offset_minus_1(broker: ScriptedBroker, 
     assert future.get(0).offset == -1
 
 
-# Cases beyond the table ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("first", [cut, refuse(7), refuse(19)])
 def test_a_duplicate_error_for_a_retry_is_a_success(broker: ScriptedBroker, first: Answer) -> None:
     broker.next(ApiKey.PRODUCE, first, refuse(46))
@@ -379,9 +373,6 @@ def test_halves_of_a_split_batch_have_all_retries_again(broker: ScriptedBroker) 
     futures = [rig.queue(b"a"), rig.queue(b"b")]
     assert rig.run(lambda: all(future.is_done for future in futures), seconds=10)
     assert [future.get(0).offset for future in futures] == [0, 1]
-
-
-# Single records (KIP-467) -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -16,8 +16,6 @@ from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, cut,
 from tests.support.sender_rig import SenderRig, rig_of
 from tests.support.steady_random import SteadyRandom
 
-# Deadlines ----------------------------------------------------------------------------------------
-
 
 class Owner:
     """Records when it fires, and then sets ``again`` as its next deadline."""
@@ -72,9 +70,6 @@ def test_deadlines_match_a_simple_table_of_times(steps: list[tuple[int, float]])
             times = [FOREVER if time <= when else time for time in times]
         assert [owner.due for owner in owners] == times
         assert deadlines.first == min(times)
-
-
-# Wake-ups -----------------------------------------------------------------------------------------
 
 
 def iterations_in(rig: SenderRig, seconds: float) -> int:
@@ -146,9 +141,6 @@ def test_a_long_throttle_time_is_in_the_log_and_the_errors_of_waiting_records(
     text = "broker 1 at broker-1:9092 asks for"
     assert caplog.text.count(f"{text} 240 s without requests (throttle_time_ms)") == 1
     assert f"after 0 attempts; the last error was: {text} 180 s without" in str(future.exception)
-
-
-# The wall clock -----------------------------------------------------------------------------------
 
 
 FIFTEEN_DAYS = 15 * 24 * 3600 * 1000

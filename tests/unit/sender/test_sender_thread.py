@@ -238,9 +238,6 @@ def test_a_signal_during_disown_runs_no_callback_twice() -> None:
     rig.sender.abort(ProducerClosedError("too late"))
 
 
-# Iterations of the sender loop in a waiting caller ------------------------------------------------
-
-
 def waits_of(rig: SenderRig, monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     """Timeouts of the calls of ``poll`` from now on."""
     waits: list[float | None] = []

@@ -87,9 +87,6 @@ def test_a_slow_answer_does_not_grow_the_window() -> None:
     assert rig.answer(200) == 400
 
 
-# Large batches in a network that carries less -----------------------------------------------------
-
-
 TP = TopicPartition("t", 0)
 BATCH = 300
 LARGEST = 3000
