@@ -44,10 +44,7 @@ def cluster(leaders: Sequence[int] = (1, 1, 1)) -> ClusterSnapshot:
 def partitions_of(
     accumulator: RecordAccumulator, clock: FakeClock, *, least: int = BATCH, **options: Any
 ) -> PartitionSet:
-    """The sender's side of ``accumulator``, with unreachable brokers.
-
-    ``least``: the initial size of the windows of brokers.
-    """
+    """The sender's side of ``accumulator``; ``least``: the initial window of its brokers."""
     backoff, metrics = ExponentialBackoff(1, 8, SteadyRandom()), ProducerMetrics()
     metadata = Metadata(clock=clock, max_age=300, max_idle=300, backoff=backoff)
     settings = replace(SETTINGS, window=(least, 10 * least, float("inf")))

@@ -139,15 +139,12 @@ def test_all_threads_get_the_same_queue_of_a_partition() -> None:
     assert all(mine == found[0] for mine in found)
 
 
-MANY = 1000
-
-
 @pytest.mark.parametrize("size", one_of(10, BATCH // 2, BATCH))
 def test_an_interrupted_append_leaves_memory_and_queue_consistent(size: int) -> None:
     value = b"%04d" % size * (size // 4)
     with interruptible():
         for number in range(600):
-            rig = Accumulating(batches=MANY)
+            rig = Accumulating(batches=1000)
             repeat_until_interrupted(partial(rig.append, value=value), 0.0002 + number * 2e-7)
             check(rig, value)
 

@@ -235,20 +235,13 @@ def cycle_through_a_failed_attempt(witness: Witness) -> None:
     assert rig.accumulator.incomplete == {batch}
 
 
-def cycle_through_the_error(witness: Witness) -> None:
-    delivery = new_delivery()
+def cycle_through_errors(witness: Witness) -> None:
+    batch, record = new_delivery(), new_delivery()
     try:
         raise KprodError("the end")
     except KprodError as error:
-        delivery.fail(error)
-
-
-def cycle_through_errors_of_records(witness: Witness) -> None:
-    delivery = new_delivery()
-    try:
-        raise KprodError("the end")
-    except KprodError as error:
-        delivery.fail_each([(0, error)])
+        batch.fail(error)
+        record.fail_each([(0, error)])
 
 
 def cycle_through_a_callback(witness: Witness) -> None:
@@ -277,8 +270,7 @@ def cycle_through_halves(witness: Witness) -> None:
     "cycle",
     [
         cycle_through_a_failed_attempt,
-        cycle_through_the_error,
-        cycle_through_errors_of_records,
+        cycle_through_errors,
         cycle_through_a_callback,
         cycle_through_a_loop,
         cycle_through_halves,

@@ -177,10 +177,7 @@ def test_a_kept_future_does_not_keep_the_buffer_of_the_producer() -> None:
     assert future.get(0).offset == 0
 
 
-PLACE = TopicPartition("t", 3)
-
-
-def failed_future(tp: TopicPartition = PLACE) -> FutureRecordMetadata:
+def failed_future(tp: TopicPartition = TP) -> FutureRecordMetadata:
     """A future made by compiled code, so untracked by the garbage collector."""
     queue = new_queue(tp)
     future: FutureRecordMetadata = queue.append(0, None, b"v", ()).future

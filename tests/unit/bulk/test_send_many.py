@@ -23,6 +23,7 @@ from kprod.errors import (
     SerializationError,
 )
 from kprod.wire.versions import ApiKey
+from tests.support.pool_waiter import wait_until
 from tests.support.scripted_cluster import ScriptedCluster, silence
 from tests.support.scripted_producer import cluster_of, producer_before
 
@@ -253,26 +254,16 @@ def test_closing_the_producer_ends_the_call() -> None:
 
 def test_lingering_records_are_sent_while_the_iterator_blocks() -> None:
     cluster = cluster_of()
-    seen: list[bool] = []
 
     def trickle() -> Iterator[bytes]:
         yield from [b"first"] * 1024  # two chunks
-        seen.append(arrives(cluster, 1024))
+        wait_until(lambda: len(stored(cluster)) >= 1024)
         yield b"last"
 
     with producer_before(cluster, linger_ms=20, batch_size=1_000_000) as producer:
         producer.send("t", b"warm").get(20)
         threading.Event().wait(0.1)  # the sender is asleep
         assert producer.send_many("t", trickle()).get(20).records == 1025
-    assert seen == [True]
-
-
-def arrives(cluster: ScriptedCluster, records: int) -> bool:
-    for _ in range(2000):
-        if len(stored(cluster)) >= records:
-            return True
-        threading.Event().wait(0.005)
-    return False
 
 
 def test_a_sticky_partition_that_no_longer_exists_is_abandoned() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from kprod.clock import ExponentialBackoff
 from kprod.errors import ConnectionLost
 from kprod.sender.coordination import Ask, Coordination
@@ -27,6 +29,7 @@ from tests.support.steady_random import SteadyRandom
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OFFSETS = (OffsetToCommit("in", 0, 7), OffsetToCommit("in", 1, 9))
 MEMBER = GroupMetadata("group")
+BOTH = pytest.mark.parametrize("implicit", [False, True], ids=["protocol-1", "protocol-2"])
 
 
 class Dialogue:

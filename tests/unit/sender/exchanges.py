@@ -16,6 +16,7 @@ from tests.support.steady_random import SteadyRandom
 
 REQUEST = b"a request, size prefix included"
 NOW = 100.0
+SASL = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
 SETTINGS = BrokerSettings(
     client_id="client",
     max_in_flight=5,

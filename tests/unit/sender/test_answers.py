@@ -186,10 +186,7 @@ def test_reading_from_one_broker_is_limited_per_iteration() -> None:
     assert exchange.ends == [("answered", bytes(size))]
 
 
-NEEDED = [ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID]
-
-
-@pytest.mark.parametrize("missing", NEEDED)
+@pytest.mark.parametrize("missing", [ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID])
 def test_records_wait_while_a_broker_does_not_offer_a_needed_api(
     broker: ScriptedBroker, missing: ApiKey, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,7 +19,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, telling
 from tests.support.virtual_backend import VirtualBackend
 from tests.unit.sender.broker_rig import REQUEST, BrokerRig
-from tests.unit.sender.exchanges import SETTINGS, RawServer, RecordedExchange, answer, frame
+from tests.unit.sender.exchanges import SASL, SETTINGS, RawServer, RecordedExchange, answer, frame
 
 
 def test_the_back_off_grows_with_each_refused_connection() -> None:
@@ -224,16 +224,12 @@ def test_the_request_timeout_does_not_run_while_bytes_are_being_written() -> Non
     assert request.ends == [("failed", True)]
 
 
-LIFETIME_MS = 10_000
-SASL = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
-
-
 def login_server() -> ScriptedBroker:
     """Accepts every login, for ten seconds."""
     server = ScriptedCluster().add(7, "host")
     server.offered |= SASL
     server.next(ApiKey.SASL_HANDSHAKE, *[telling(mechanisms=("ONCE",))] * 100)
-    welcome = telling(error_message=None, session_lifetime=LIFETIME_MS)
+    welcome = telling(error_message=None, session_lifetime=10_000)
     server.next(ApiKey.SASL_AUTHENTICATE, *[welcome] * 100)
     return server
 

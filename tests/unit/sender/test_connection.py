@@ -24,6 +24,7 @@ from tests.support.kio_messages import response
 from tests.support.scripted_cluster import OFFERED, api_keys
 from tests.unit.sender.exchanges import (
     NOW,
+    SASL,
     SETTINGS,
     RecordedExchange,
     able,
@@ -179,16 +180,13 @@ def test_the_throttle_time_does_not_count_as_waiting_time() -> None:
 # Negotiation of versions --------------------------------------------------------------------------
 
 
-ERROR_35 = b"\x00\x23"
-
-
 def api_and_version(request: bytes) -> tuple[int, int]:
     return int.from_bytes(request[4:6], "big"), int.from_bytes(request[6:8], "big")
 
 
 def fallback(correlation_id: int, ranges: bytes) -> bytes:
     """Error 35 in the layout of version 0, for a version that the broker does not know."""
-    return frame(correlation_id.to_bytes(4, "big") + ERROR_35 + ranges)
+    return frame(correlation_id.to_bytes(4, "big") + b"\x00\x23" + ranges)
 
 
 def offered(first: int, last: int) -> bytes:
@@ -237,9 +235,6 @@ def test_a_broker_that_refuses_every_version_of_api_versions_is_an_error() -> No
 
 
 # Logins -------------------------------------------------------------------------------------------
-
-
-SASL = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
 
 
 class Chatty:

@@ -10,6 +10,7 @@ from kprod.sender.connection_log import INTERVAL, KEPT, ConnectionLog
 from tests.support.ports import free_port
 
 ONE = "broker 1 at one:9092"
+TIMEOUT = DeliveryTimeoutError("not acknowledged")
 
 
 @pytest.fixture
@@ -29,9 +30,6 @@ def test_repeated_failures_are_counted_and_logged_each_minute(
         log.seldom(ONE, "refused", float(second), "failures")
     again = "my-client: refused (59 more failures in the last 60 s)"
     assert logged(caplog) == ["my-client: refused", again, again, again]
-
-
-TIMEOUT = DeliveryTimeoutError("not acknowledged")
 
 
 def test_further_failed_records_of_a_topic_are_counted_for_a_minute(

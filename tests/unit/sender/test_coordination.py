@@ -38,9 +38,7 @@ from kprod.wire.transactions import (
 from kprod.wire.versions import ApiKey
 from tests.support.mistaken_backend import MistakenBackend
 from tests.support.ports import free_port
-from tests.unit.sender.coordinating import MEMBER, OFFSETS, T0, T1, Dialogue
-
-BOTH = pytest.mark.parametrize("implicit", [False, True], ids=["protocol-1", "protocol-2"])
+from tests.unit.sender.coordinating import BOTH, MEMBER, OFFSETS, T0, T1, Dialogue
 
 
 def ready(implicit: bool) -> Dialogue:
@@ -396,7 +394,6 @@ def test_no_transaction_begins_in_the_last_epoch() -> None:
 # Fetching committed offsets of a group during a transaction ---------------------------------------
 
 
-LONG = 20.0
 FOUND = CommittedOffset("t", 0, 4, b"note", 0)
 
 
@@ -459,6 +456,10 @@ def test_a_refused_offset_fetch_does_not_affect_the_transaction() -> None:
     assert answer_fetch(dialogue, whole=30) is None
     assert isinstance(fetch.error, BrokerError)
     assert fetch.error.code == 30
+    fetch = start_fetch(dialogue)
+    error = UnsupportedVersionError("OFFSET_FETCH: the broker offers versions 0 to 5")
+    dialogue.coordination.failed(dialogue.due(), error, 0.0, sent=False)
+    assert fetch.error is error
     assert dialogue.transactions.error is None
 
 
@@ -480,14 +481,6 @@ def test_a_late_refusal_of_an_abandoned_offset_fetch_is_ignored(state: State) ->
     assert dialogue.transactions.state is state
 
 
-def test_an_offset_fetch_fails_at_brokers_that_are_too_old() -> None:
-    dialogue = Dialogue(implicit=True)
-    fetch = start_fetch(dialogue)
-    error = UnsupportedVersionError("OFFSET_FETCH: the broker offers versions 0 to 5")
-    dialogue.coordination.failed(dialogue.due(), error, 0.0, sent=False)
-    assert fetch.error is error
-
-
 def test_close_fails_unanswered_offset_fetches() -> None:
     dialogue = Dialogue(implicit=True)
     fetch = start_fetch(dialogue)
@@ -506,5 +499,5 @@ def test_offset_fetches_fail_when_the_sender_ends_with_an_exception() -> None:
     network.failing = {"poll"}
     for _ in range(2):  # one that waits, and a later one
         with pytest.raises(ProducerClosedError):
-            TwoPhaseCommit(producer).committed_offsets("group", [T0], LONG)
+            TwoPhaseCommit(producer).committed_offsets("group", [T0], 20)
     producer.close()

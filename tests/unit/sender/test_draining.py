@@ -13,6 +13,7 @@ from kprod.errors import BufferFullError
 from kprod.sender.partition import place_in_order
 from kprod_ext import PartitionQueue
 from kprod_ext.batch import ProducerBatch
+from tests.support.pool_waiter import wait_until
 from tests.unit.buffer.accumulating import LEADER, Accumulating
 
 
@@ -103,9 +104,6 @@ def test_an_expired_open_batch_gets_no_more_records() -> None:
     assert batch.record_count == 1
 
 
-LONG = 20.0
-
-
 def test_all_batches_are_ready_while_a_thread_waits_for_memory() -> None:
     rig = Accumulating(batches=1)
     rig.append()
@@ -116,10 +114,9 @@ def test_all_batches_are_ready_while_a_thread_waits_for_memory() -> None:
 
     waiting = threading.Thread(target=wait_for_memory)
     waiting.start()
-    while not rig.pool.waiting:
-        threading.Event().wait(0.001)
+    wait_until(lambda: rig.pool.waiting > 0)
     assert rig.ready() == {1: [0]}
-    waiting.join(LONG)
+    waiting.join(20)
     assert len(rig.wakes) == 1, "the sender might sleep until the linger ends"
     (batch,) = rig.drain()
     batch.release()

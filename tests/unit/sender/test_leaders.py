@@ -189,13 +189,10 @@ def test_a_leader_hint_for_a_deleted_topic_is_ignored() -> None:
     assert leader == (1, 0, SECOND.bytes)
 
 
-SECONDS = 30
-
-
 def test_records_for_a_deleted_topic_time_out_with_the_error_of_the_broker() -> None:
     cluster = ScriptedCluster(topics={"t": [1], "other": [1]})
     broker = cluster.add(1)
-    rig = SenderRig(cluster, delivery_timeout_ms=SECONDS * 1000, request_timeout_ms=1000)
+    rig = SenderRig(cluster, delivery_timeout_ms=30_000, request_timeout_ms=1000)
     rig.know("t", "other")
     assert rig.run(rig.queue().succeeded)
     asked = broker.count(ApiKey.METADATA)
@@ -204,10 +201,10 @@ def test_records_for_a_deleted_topic_time_out_with_the_error_of_the_broker() -> 
     future = rig.queue()
     started = rig.clock.now
     assert rig.run(lambda: future.is_done, most_turns=2000)
-    assert rig.clock.now - started == pytest.approx(SECONDS, abs=1)
+    assert rig.clock.now - started == pytest.approx(30, abs=1)
     error = future.exception
     assert isinstance(error, DeliveryTimeoutError)
     assert "the last error was: UNKNOWN_TOPIC_OR_PARTITION (3): t-0" in str(error)
     assert isinstance(error.__cause__, BrokerError)
     assert error.__cause__.code == 3
-    assert broker.count(ApiKey.METADATA) - asked < 3 * SECONDS, "requested without a back-off"
+    assert broker.count(ApiKey.METADATA) - asked < 90, "requested without a back-off"

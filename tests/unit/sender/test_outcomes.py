@@ -15,6 +15,8 @@ from tests.support.sender_rig import MODES, SenderRig, error_of, rig_of
 from tests.unit.buffer.accumulating import Accumulating
 
 TP = TopicPartition("t", 0)
+OUT_OF_ORDER, DUPLICATE = 45, 46
+LAST = 2**31 - 1  # the largest sequence
 
 
 def all_memory_is_free(rig: SenderRig) -> bool:
@@ -104,9 +106,6 @@ def test_a_record_in_flight_times_out_as_maybe_persisted(broker: ScriptedBroker)
 # Out of sequence, although it may be stored -------------------------------------------------------
 
 
-NOT_LEADER, OUT_OF_ORDER, DUPLICATE = 6, 45, 46
-
-
 def store_silently(broker: ScriptedBroker, heard: Heard) -> None:
     """Store the batch, and do not answer."""
     broker.produce_answer(heard, broker.cluster.store)
@@ -130,10 +129,9 @@ def recognise(offset: int) -> Answer:
 def two_unanswered(
     broker: ScriptedBroker, after: Answer, sequence: int = 0
 ) -> tuple[SenderRig, list[FutureRecordMetadata]]:
-    """A sender whose two batches are stored, with both answers lost.
+    """A sender whose two batches, after ``sequence``, are stored, with both answers lost.
 
     The retry of the first is refused as out of sequence; ``after`` answers the next request.
-    ``sequence``: that of the last record before them.
     """
     rig = rig_of(broker.cluster, batch_size=100)
     partition = rig.sender.partitions.of(rig.sender.accumulator.partition_queue(TP))
@@ -142,9 +140,6 @@ def two_unanswered(
         assert rig.run(rig.queue(b"0" * 60).succeeded)
     broker.next(ApiKey.PRODUCE, store_silently, store_and_cut, refuse(OUT_OF_ORDER), after)
     return rig, [rig.queue(b"1" * 60), rig.queue(b"2" * 60)]
-
-
-LAST = 2**31 - 1
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, cut,
 from tests.support.sender_rig import SenderRig, rig_of
 from tests.support.steady_random import SteadyRandom
 
+DAY_MS = 24 * 3600 * 1000
+
 
 class Owner:
     """Records when it fires, and then sets ``again`` as its next deadline."""
@@ -143,9 +145,6 @@ def test_a_long_throttle_time_is_in_the_log_and_the_errors_of_waiting_records(
     assert f"after 0 attempts; the last error was: {text} 180 s without" in str(future.exception)
 
 
-FIFTEEN_DAYS = 15 * 24 * 3600 * 1000
-
-
 class WildClock(FakeClock):
     """Its wall clock jumps by up to fifteen days in both directions."""
 
@@ -154,7 +153,7 @@ class WildClock(FakeClock):
         self._random = random.Random(7)
 
     def wall_ms(self) -> int:
-        return super().wall_ms() + self._random.randint(-FIFTEEN_DAYS, FIFTEEN_DAYS)
+        return super().wall_ms() + self._random.randint(-15 * DAY_MS, 15 * DAY_MS)
 
 
 def timeline(clock: FakeClock) -> list[float]:

@@ -27,6 +27,7 @@ from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.interruption import Interrupted, interruptible
 from tests.support.mistaken_backend import MistakenBackend
+from tests.support.pool_waiter import wait_until
 from tests.support.scripted_cluster import ScriptedCluster, silence
 from tests.support.sender_rig import SenderRig, error_of, rig_of
 
@@ -82,7 +83,7 @@ class Running:
         """The second waits: the leader has not acknowledged a batch yet."""
         self.broker.next(ApiKey.PRODUCE, silence)
         on_wire = self.queue()
-        until(lambda: self.broker.count(ApiKey.PRODUCE))
+        wait_until(lambda: self.broker.count(ApiKey.PRODUCE) > 0)
         return [on_wire, self.queue()]
 
     def stop(self, seconds: float) -> bool:
@@ -95,11 +96,6 @@ def running() -> Iterator[Running]:
     yield rig
     rig.mistakes.failing = ()
     assert rig.stop(LONG)
-
-
-def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        threading.Event().wait(0.001)
 
 
 def test_an_exception_in_the_loop_ends_the_producer(caplog: pytest.LogCaptureFixture) -> None:
@@ -144,7 +140,7 @@ def test_a_log_handler_that_raises_does_not_end_the_thread(running: Running) -> 
     try:
         running.mistakes.failing = ["receive"]
         future = running.queue()
-        until(lambda: handler.called)
+        wait_until(lambda: handler.called)
         running.mistakes.failing = ()
         assert future.get(LONG).offset >= 0
     finally:
@@ -159,14 +155,14 @@ def test_shutdown_takes_each_step_even_if_some_fail() -> None:
     futures = running.one_on_wire_and_one_queued()
     clock.scarce = True
     running.sender.network.wake()
-    until(lambda: clock.refused >= 2)
+    wait_until(lambda: clock.refused >= 2)
     clock.scarce = False
     for future in futures:
         with pytest.raises(ProducerClosedError) as raised:
             future.get(LONG)
         assert isinstance(raised.value.__cause__, MemoryError)
     assert running.stop(LONG)
-    until(lambda: all(each.name != "kprod-sender-under test" for each in threading.enumerate()))
+    wait_until(lambda: all(t.name != "kprod-sender-under test" for t in threading.enumerate()))
 
 
 class InterleavedError(ProducerClosedError):

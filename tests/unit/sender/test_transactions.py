@@ -24,10 +24,11 @@ from kprod.transactional.two_phase_commit import PreparedTransaction, TwoPhaseCo
 from kprod.wire.transactions import GroupMetadata, OffsetToCommit
 from kprod.wire.versions import ApiKey, ApiVersions
 from tests.support.ports import free_port
-from tests.unit.sender.coordinating import T0, Dialogue
+from tests.unit.sender.coordinating import BOTH, T0, Dialogue
 
 OFFSETS = (OffsetToCommit("t", 0, 7),)
 MEMBER = GroupMetadata("g")
+PREPARED = (40, 7)
 FENCED = ProducerFencedError("fenced")
 FAILED = BrokerError(48, "t-0")
 
@@ -255,10 +256,6 @@ def test_the_newest_feature_level_counts() -> None:
 
 
 # Prepared transactions that another process ends --------------------------------------------------
-
-
-BOTH = pytest.mark.parametrize("implicit", [False, True], ids=["protocol-1", "protocol-2"])
-PREPARED = (40, 7)
 
 
 def resumed(implicit: bool) -> Dialogue:

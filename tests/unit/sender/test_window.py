@@ -111,10 +111,7 @@ class LimitedEnd(ServerEnd):
 
 
 class LossyRig:
-    """A sender whose connections end after ``carries`` bytes, once that is set.
-
-    Sockets take 400 bytes at a time.
-    """
+    """A sender whose connections end after ``carries`` bytes, once set; sockets take 400."""
 
     def __init__(self, **options: Any) -> None:
         self.cluster = ScriptedCluster({"t": [1]})

@@ -29,10 +29,7 @@ SMALL = 16_384
 
 
 class MemoryNetwork:
-    """A backend in memory, and the server of its only connection.
-
-    ``holds``: the most bytes in flight.
-    """
+    """A backend in memory with the server of its only connection; ``holds``: bytes in flight."""
 
     def __init__(self, send_chunk: int | None = None, receive_chunk: int | None = None) -> None:
         self.holds = send_chunk
