@@ -1,4 +1,4 @@
-"""A pool of memory with one thread, and with threads that wait for memory."""
+"""A pool of memory: accounting, threads that wait for memory, and interrupted waits."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import ctypes
 import gc
 import os
 import random
+import signal
 import sys
 import threading
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from kprod_ext import BufferPool, MemoryRecordsBuilder, PooledBuffer
+from tests.support.interruption import Interrupted, interruptible
 from tests.support.pool_waiter import PATIENCE, PoolWaiter, wait_until
 
 
@@ -127,7 +131,7 @@ def test_a_waiter_that_had_a_part_takes_a_pooled_block_instead() -> None:
 
 def test_a_waiter_that_times_out_passes_on_its_share() -> None:
     pool, buffers = exhausted(2, 100)
-    large = PoolWaiter(pool, 200, timeout=0.2)
+    large = PoolWaiter(pool, 200, timeout=1.0)
     small = PoolWaiter(pool, 60)
     pool.deallocate(buffers[0])
     assert isinstance(large.error(), TimeoutError)
@@ -140,7 +144,7 @@ def test_a_waiter_that_times_out_passes_on_its_share() -> None:
 @pytest.mark.parametrize("timed_out", [0, 1, 2])
 def test_the_other_waiters_are_served_after_one_times_out(timed_out: int) -> None:
     pool, buffers = exhausted(1, 100)
-    timeouts = [0.2 if i == timed_out else PATIENCE for i in range(3)]
+    timeouts = [1.0 if i == timed_out else PATIENCE for i in range(3)]
     waiters = [PoolWaiter(pool, 100, timeout) for timeout in timeouts]
     assert isinstance(waiters.pop(timed_out).error(), TimeoutError)
     assert pool.waiting == 2
@@ -271,3 +275,96 @@ def test_the_start_of_a_wait_is_reported() -> None:
 
     again = pool.allocate(100, PATIENCE, free)
     assert (again.capacity, waiting) == (100, [1])
+
+
+MAIN = threading.main_thread().ident or 0
+
+
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    with interruptible():
+        yield
+
+
+def in_background(act: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.usefixtures("_interruptible")
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["signalled", "another thread was"])
+def test_an_interrupted_waiter_leaves_the_queue(*, elsewhere: bool) -> None:
+    """Another thread gets a signal between the last check of Python and the system call."""
+    pool = BufferPool(100, 100)
+    kept = pool.allocate(100, 0)
+
+    def interrupt_once_it_waits() -> None:
+        wait_until(lambda: pool.waiting == 1)
+        signal.pthread_kill(threading.get_ident() if elsewhere else MAIN, signal.SIGALRM)
+
+    thread = in_background(interrupt_once_it_waits)
+    began = time.monotonic()
+    with pytest.raises(Interrupted):
+        pool.allocate(100, PATIENCE)
+    assert time.monotonic() - began < PATIENCE / 2
+    thread.join()
+    assert pool.waiting == 0
+    pool.deallocate(kept)
+    assert pool.available == 100
+
+
+@pytest.mark.usefixtures("_interruptible")
+def test_an_interrupted_waiter_passes_on_its_share() -> None:
+    pool = BufferPool(200, 100)
+    buffers = [pool.allocate(100, 0), pool.allocate(100, 0)]
+    next_waiter: list[PoolWaiter] = []
+
+    def feed_and_interrupt() -> None:
+        wait_until(lambda: pool.waiting == 1)
+        next_waiter.append(PoolWaiter(pool, 100))
+        pool.deallocate(buffers.pop())
+        signal.pthread_kill(MAIN, signal.SIGALRM)
+
+    thread = in_background(feed_and_interrupt)
+    with pytest.raises(Interrupted):
+        pool.allocate(200, PATIENCE)
+    thread.join()
+    assert next_waiter[0].buffer().capacity == 100
+    assert (pool.available, pool.waiting) == (0, 0)
+
+
+def wait_for_memory_and_signal(pool: BufferPool) -> None:
+    """The memory may come first: then the signal follows.
+
+    Without a GIL a signal may arrive just before a sleep begins, which then lasts its whole time.
+    """
+    memory = pool.allocate(100, PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while time.monotonic() < deadline:
+            time.sleep(0.001)
+    finally:
+        pool.deallocate(memory)
+
+
+@pytest.mark.usefixtures("_interruptible")
+def test_memory_and_signal_may_come_at_the_same_moment() -> None:
+    pool = BufferPool(100, 100)
+    for attempt in range(100):
+        held = pool.allocate(100, 0)
+
+        def race(first: bool = attempt % 2 == 0, held: PooledBuffer = held) -> None:
+            """Return the memory here: without a GIL a waiting thread frees nothing it allocated."""
+            wait_until(lambda: pool.waiting == 1)
+            if first:
+                pool.deallocate(held)
+            signal.pthread_kill(MAIN, signal.SIGALRM)
+            if not first:
+                pool.deallocate(held)
+
+        thread = in_background(race)
+        with pytest.raises(Interrupted):
+            wait_for_memory_and_signal(pool)
+        thread.join()
+        assert (pool.available, pool.waiting) == (100, 0)

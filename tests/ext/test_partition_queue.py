@@ -77,7 +77,7 @@ def test_a_concurrent_append_or_close_precedes_a_new_batch(closes: bool, index: 
 
 
 def test_an_open_batch_stamps_records_without_a_timestamp() -> None:
-    """If the source of time fails, records are stamped all the same."""
+    """If the source of time fails, the last time is used."""
     moments = iter([70, 60, 80])
     queue = new_queue(clock=RecordClock(lambda: next(moments)))
     given = (None, None, 65, None, None)

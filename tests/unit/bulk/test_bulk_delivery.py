@@ -127,7 +127,7 @@ def test_only_the_oversized_record_of_a_split_batch_fails() -> None:
     cluster = cluster_of(1)
     broker = cluster.brokers[1]
     with producer_of(cluster, linger_ms=60_000) as producer:
-        # Four records; cut in two, the first half cut again, its first record refused alone.
+        # The batch of four is split, its first half as well, and the first record refused alone.
         broker.next(ApiKey.PRODUCE, *[refuse(TOO_LARGE)] * 3)
         handle = producer.send_many("t", VALUES[:4])
         with pytest.raises(DeliveryError, match="1 of 4 records failed"):

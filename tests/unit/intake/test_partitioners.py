@@ -401,7 +401,7 @@ queues = st.dictionaries(st.integers(0, 32), st.integers(1, 9))
 
 
 @given(numbers_of_partitions, queues)
-def test_each_partition_has_numbers_by_weight(numbers: list[int], queued: dict[int, int]) -> None:
+def test_numbers_of_partitions_follow_weights(numbers: list[int], queued: dict[int, int]) -> None:
     table = LoadTable(numbers, queued)
     sizes = {partition: queued.get(partition, 0) for partition in numbers}
     above = max(sizes.values()) + 1

@@ -1,4 +1,4 @@
-"""A broker driven by hand: its network in virtual time, and the errors it reported."""
+"""A broker in virtual time, stepped by the test."""
 
 from __future__ import annotations
 

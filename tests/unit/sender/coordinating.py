@@ -110,8 +110,6 @@ class Dialogue:
             return EndTxnReply(code, None, 0)
         return CodeReply(code, 0)
 
-    # What an application does ---------------------------------------------------------------------
-
     def initialize(self) -> None:
         self.transactions.start(Call.INIT)
         self.answer(ApiKey.INIT_PRODUCER_ID)

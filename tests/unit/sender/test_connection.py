@@ -304,7 +304,7 @@ def test_nothing_is_sent_before_the_login_is_over() -> None:
 
 
 @pytest.mark.parametrize("mechanisms", [(), ("PLAIN",), tuple(f"M{n}" for n in range(5000))])
-def test_the_error_for_an_unsupported_mechanism_is_limited(mechanisms: tuple[str, ...]) -> None:
+def test_the_error_for_an_unsupported_mechanism_is_short(mechanisms: tuple[str, ...]) -> None:
     rig = Rig()
     with pytest.raises(SaslAuthenticationError, match="does not offer") as raised:
         rig.shake(error_code=33, mechanisms=mechanisms)

@@ -205,7 +205,7 @@ def test_every_file_descriptor_is_closed(listener: socket.socket) -> None:
     assert open_files() == before
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # there is a thread: the timeout's
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the timeout has a thread
 def test_a_forked_child_may_abandon_the_backend(listener: socket.socket) -> None:
     backend = TcpBackend()
     transport = connect(backend, *listener.getsockname())
