@@ -13,8 +13,6 @@ from tests.support.scripted_producer import cluster_of
 from tests.support.sender_rig import SenderRig, rig_of
 
 TP = TopicPartition("t", 0)
-
-
 PYTHON_PATH = "Python path"
 
 

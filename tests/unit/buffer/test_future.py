@@ -220,16 +220,13 @@ def by_await(future: FutureRecordMetadata) -> None:
     asyncio.run(wait())
 
 
-WAYS = [by_get, by_hand, by_errback, by_as_concurrent, by_await]
-
-
 def raise_and_forget(way: Callable[[FutureRecordMetadata], None], tp: TopicPartition) -> None:
     future = failed_future(tp)
     with suppress(KprodError):
         way(future)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [by_get, by_hand, by_errback, by_as_concurrent, by_await])
 def test_a_raised_error_keeps_no_batch(way: Callable[[FutureRecordMetadata], None]) -> None:
     tp = TopicPartition(way.__name__, 0)
     for _ in range(3):

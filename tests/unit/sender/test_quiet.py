@@ -16,8 +16,6 @@ from tests.support.scripted_cluster import ScriptedBroker, ScriptedCluster, cut,
 from tests.support.sender_rig import SenderRig, rig_of
 from tests.support.steady_random import SteadyRandom
 
-DAY_MS = 24 * 3600 * 1000
-
 
 class Owner:
     """Records when it fires, and then sets ``again`` as its next deadline."""
@@ -153,7 +151,7 @@ class WildClock(FakeClock):
         self._random = random.Random(7)
 
     def wall_ms(self) -> int:
-        return super().wall_ms() + self._random.randint(-15 * DAY_MS, 15 * DAY_MS)
+        return super().wall_ms() + self._random.randint(-15, 15) * 24 * 3600 * 1000
 
 
 def timeline(clock: FakeClock) -> list[float]:

@@ -23,6 +23,8 @@ from tests.support.held_resources import heap_bytes
 from tests.support.tier import FULL
 
 CANARY = "canary-5ecret"
+ADDRESS = ("localhost", 9092)
+NEVER = 10**9  # more bytes than are sent
 
 
 @pytest.fixture(scope="module")
@@ -128,9 +130,6 @@ def test_an_invalid_host_name_is_a_lost_connection(host: str) -> None:
     backend.close()
 
 
-PLACE = ("localhost", 9092)
-
-
 class TlsServer(ServerEnd):
     """Echoes what it decrypts. ``takes`` and ``gives``: bytes until the connection is lost."""
 
@@ -175,13 +174,13 @@ class Rig:
 
     def memory(self, chunk: int | None = None) -> MemoryBackend:
         """A network with ``server``, in chunks of at most ``chunk`` bytes."""
-        return MemoryBackend({PLACE: lambda: self.server}, send_chunk=chunk, receive_chunk=chunk)
+        return MemoryBackend({ADDRESS: lambda: self.server}, send_chunk=chunk, receive_chunk=chunk)
 
     def echoed(self, takes: int, gives: int, chunk: int | None = None) -> bytes:
         """The echo of a message; raises ConnectionLost if the limits are reached before."""
         self.server = TlsServer(self._context, takes, gives)
         backend = TlsBackend(self.memory(chunk), self.contexts)
-        transport = backend.dial(*PLACE)
+        transport = backend.dial(*ADDRESS)
         try:
             return self._exchange(backend, transport)
         finally:
@@ -225,9 +224,6 @@ def rig(request: pytest.FixtureRequest, certificates: Certificates) -> Rig:
     return Rig(certificates, context)
 
 
-NEVER = 10**9
-
-
 def test_a_handshake_that_is_cut_at_any_byte_is_a_lost_connection(rig: Rig) -> None:
     assert rig.echoed(NEVER, NEVER) == b"0123456789" * 20
     taken, given = rig.taken, rig.given
@@ -255,7 +251,7 @@ def test_the_second_connection_resumes_the_session(rig: Rig) -> None:
 def connect_once(backend: TlsBackend, rig: Rig) -> bool:
     """Echo a byte with a new server, and close; whether the session was resumed."""
     rig.server = TlsServer(rig._context, NEVER, NEVER)
-    transport = backend.dial(*PLACE)
+    transport = backend.dial(*ADDRESS)
     while not transport.advance():
         backend.poll(0)
     transport.send([b"x"])
