@@ -30,9 +30,7 @@ class Connection(RuleBasedStateMachine):
         )
         self.connection.open(self.now)
         self.sent: list[RecordedExchange] = []  # all requests, oldest first
-        self.leaving: list[
-            tuple[RecordedExchange, int]
-        ] = []  # with the number of unsent bytes
+        self.leaving: list[tuple[RecordedExchange, int]] = []  # with the number of unsent bytes
         self.owed: list[RecordedExchange] = []
         self.expected: dict[RecordedExchange, list[tuple[str, object]]] = {}
         self.refused = False
