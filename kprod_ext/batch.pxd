@@ -456,7 +456,7 @@ cdef class ProducerBatch(MemoryRecordsBuilder):
     cdef public int32_t base_sequence
     cdef public object partition        # of the sender, from when it takes the batch
     cdef public tuple drain_order
-    cdef public bint in_line            # in flight, or queued again: without an outcome
+    cdef public bint in_flight            # in flight, or queued again: without an outcome
     cdef public bint maybe_written
     cdef public bint on_wire
     cdef public bint overtaken

@@ -229,7 +229,7 @@ class ProducerBatch(MemoryRecordsBuilder):
     partition: Any
     """The sender's state of the partition, once it has taken the batch from its queue."""
     drain_order: tuple[int, ...] | None
-    in_line: bool
+    in_flight: bool
     maybe_written: bool
     on_wire: bool
     overtaken: bool

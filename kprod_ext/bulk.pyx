@@ -393,7 +393,7 @@ cdef class BulkAppender:
         if self._filled_count == 0:
             return 0
         for i in range(self._filled_count):
-            context._noted(self._topic._partitions[self._filled[i]])
+            context._on_change(self._topic._partitions[self._filled[i]])
         self._filled_count = self._unreported = 0
         context.wake()
         return 0

@@ -123,7 +123,7 @@ class DeliveryReports:
     def begin_in_child(self) -> None:
         """In a forked child, forget the records without a report: they belong to the parent."""
 
-    def hurry(self) -> None:
+    def expedite(self) -> None:
         """Send lingering batches now, because a caller waits."""
 
     def wait(self, timeout: float) -> None:

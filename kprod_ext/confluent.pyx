@@ -357,10 +357,10 @@ cdef class DeliveryReports:
         self._latest, self._batches, self._bells, self._inside = None, {}, {}, set()
         self.ready.clear()
 
-    def hurry(self):
+    def expedite(self):
         """Send lingering batches now: a caller waits."""
         for outcome in list(self._batches):
-            outcome.hasten()
+            outcome.expedite()
 
     def wait(self, timeout):
         """Wait at most ``timeout`` seconds until ``serve`` has a callback to run."""

@@ -32,7 +32,7 @@ cdef class BatchOutcome:
     # Guards the fields below, and settling. Nothing is allocated that the garbage collector sees
     # while it is held: a collection may run a finalizer, which may send a record, and come back.
     cdef RecordLock _lock
-    cdef object _hurry
+    cdef object _expedite
     cdef list _waiters
     cdef list _due                      # waiters taken by the thread that notifies them
     cdef dict _tasks

@@ -33,8 +33,8 @@ class BatchOutcome:
 
     ``base_offset`` is -1 if the broker did not return it. ``append_time`` is the broker's timestamp
     in ms if the topic uses LogAppendTime, otherwise -1. When a caller starts to wait, ``awaited``
-    becomes True and ``hurry`` is called, so that the batch does not linger. ``is_watched`` is True
-    if a caller waits or a callback takes errors: somebody notices an error. ``is_heard`` also
+    becomes True and ``expedite`` is called, so that the batch does not linger. ``is_watched`` is
+    True if a caller waits or a callback takes errors: somebody notices an error. ``is_heard`` also
     checks the batch from which this one was split. ``has_listeners`` is True once ``on_done`` was
     called.
 
@@ -58,7 +58,7 @@ class BatchOutcome:
     def __init__(
         self,
         tp: TopicPartition,
-        hurry: Callable[[], None],
+        expedite: Callable[[], None],
         callbacks: Callbacks | None = None,
         wait_for: Any = None,
     ) -> None: ...
@@ -113,7 +113,7 @@ class BatchOutcome:
         Callbacks added before the end run in the order of ``index``, the record's index.
         """
 
-    def hasten(self) -> None:
+    def expedite(self) -> None:
         """End the linger of the batch, because a caller is about to wait. Never waits."""
 
     def latch(self, made: Any) -> tuple[Any, Any] | None:

@@ -38,20 +38,20 @@ cpdef void track(object one) noexcept:
 
 
 def _nothing():
-    """Replaces a batch's ``hurry`` when the batch has ended."""
+    """Replaces a batch's ``expedite`` when the batch has ended."""
 
 
 cdef class BatchOutcome:
     """A base offset or an error, settled exactly once."""
 
-    def __init__(self, tp, hurry, callbacks=None, wait_for=None):
+    def __init__(self, tp, expedite, callbacks=None, wait_for=None):
         self.tp = tp
         self.base_offset = NO_OFFSET
         self.append_time = NO_TIMESTAMP
         self.callbacks = self.callbacks_type() if callbacks is None else callbacks
         self.wait_for = wait_for
         self.parts = ()
-        self._hurry = hurry
+        self._expedite = expedite
         untrack(self)
 
     def succeed(self, int64_t base_offset, int64_t append_time):
@@ -143,7 +143,7 @@ cdef class BatchOutcome:
         self._notified = True
         # A future that is kept must not keep the producer's memory. And the garbage collector,
         # which does not see futures, would never find a cycle through one.
-        self._hurry, self.wait_for = _nothing, None
+        self._expedite, self.wait_for = _nothing, None
         return 0
 
     cdef int _open_latch(self) except -1:
@@ -224,14 +224,14 @@ cdef class BatchOutcome:
             release_lock(&self._lock)
         self.callbacks.put([callback])
 
-    def hasten(self):
+    def expedite(self):
         """A caller is about to wait: the batch need not linger. Never waits."""
         if not (self.done or self.awaited):
             self.awaited = True
             take_lock(&self._lock)
-            hurry = self._hurry
+            expedite = self._expedite
             release_lock(&self._lock)
-            hurry()
+            expedite()
 
     def latch(self, made):
         """The latch that opens once all waiters are called, and ``wait_for``; None if they are."""

@@ -62,9 +62,9 @@ cdef class AppendContext:
     cdef readonly object callbacks
     cdef object _ratios
     cdef set _incomplete
-    cdef object _noted
+    cdef object _on_change
     cdef object _wake
-    cdef object _look_within
+    cdef object _wake_within
     cdef object _wait
     cdef object _compression
     cdef public object refusal          # returns why no record may be queued; or None
@@ -111,7 +111,7 @@ cdef class PartitionQueue:
     cdef readonly object settings
     cdef readonly double linger
     cdef readonly int acks
-    cdef readonly object hurry
+    cdef readonly object expedite
     cdef readonly object wait
     cdef public SharedCount batch_max_size  # limits of new batches, in bytes
     cdef public SharedCount grows_to

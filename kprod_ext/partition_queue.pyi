@@ -42,9 +42,9 @@ class StickyPartition:
 class AppendContext:
     """State shared by all queues of one accumulator. Thread-safe.
 
-    ``now`` is the monotonic clock. ``note`` is called, under a queue's lock, with a queue that the
-    sender should check; it must be a C function. ``incomplete`` gets every batch before it is
-    queued. ``wake`` wakes the sender; ``look_within`` makes it check within some seconds; ``wait``
+    ``now`` is the monotonic clock. ``on_change`` is called, under a queue's lock, with a queue that
+    the sender should check; it must be a C function. ``incomplete`` gets every batch before it is
+    queued. ``wake`` wakes the sender; ``wake_within`` makes it check within some seconds; ``wait``
     is how threads wait for a batch. Closed batches are offered to ``compression``. ``refusal``
     returns why no record may be queued now, and ``closings`` counts how often all open batches were
     closed.
@@ -67,9 +67,9 @@ class AppendContext:
         callbacks: Any,
         ratios: Any,
         incomplete: set[ProducerBatch],
-        note: Callable[[PartitionQueue], object],
+        on_change: Callable[[PartitionQueue], object],
         wake: Callable[[], object],
-        look_within: Callable[[float], object],
+        wake_within: Callable[[float], object],
         wait: Callable[..., bool] | None = None,
         compression: Any = None,
     ) -> None: ...
@@ -133,7 +133,7 @@ class PartitionQueue:
     @property
     def acks(self) -> int: ...
     @property
-    def hurry(self) -> Callable[[], None]: ...
+    def expedite(self) -> Callable[[], None]: ...
     @property
     def wait(self) -> Any: ...
     def append(

@@ -115,9 +115,9 @@ cdef class AppendContext:
         callbacks,
         ratios,
         set incomplete not None,
-        note,
+        on_change,
         wake,
-        look_within,
+        wake_within,
         wait=None,
         compression=None,
     ):
@@ -127,8 +127,8 @@ cdef class AppendContext:
         self._now = now
         self._batch_type, self._delivery_type = batch_type, delivery_type
         self.callbacks, self._ratios, self._compression = callbacks, ratios, compression
-        self._incomplete, self._noted = incomplete, note
-        self._wake, self._look_within = wake, look_within
+        self._incomplete, self._on_change = incomplete, on_change
+        self._wake, self._wake_within = wake, wake_within
         self._wait = wait
 
     cdef int wake(self) except -1:
@@ -154,14 +154,14 @@ cdef class AppendResult:
 
 def _expedite(PartitionQueue queue):
     """Make the sender check a queue, because a caller waits for one of its batches."""
-    queue.context._noted(queue)
+    queue.context._on_change(queue)
     queue.context.wake()
 
 
 def _wait_for(PartitionQueue queue, ended, timeout, first):
     """Wait for a batch of a queue; first means that no other thread has waited for it."""
     if first:
-        queue.context._noted(queue)
+        queue.context._on_change(queue)
     return queue.context._wait(ended, timeout, first)
 
 
@@ -178,7 +178,7 @@ cdef class PartitionQueue:
         self.linger = settings.linger
         self.acks = settings.acks
         # Not methods: the garbage collector clears a partial, but neither a method nor a queue.
-        self.hurry = partial(_expedite, self)
+        self.expedite = partial(_expedite, self)
         self.wait = None if context._wait is None else partial(_wait_for, self)
         self.batch_max_size = context.batch_max_size
 
@@ -286,7 +286,7 @@ cdef class PartitionQueue:
 
     cdef ProducerBatch _new_batch(self, PooledBuffer buffer):
         cdef AppendContext context = self.context
-        delivery = context._delivery_type(self.tp, self.hurry, context.callbacks, self.wait)
+        delivery = context._delivery_type(self.tp, self.expedite, context.callbacks, self.wait)
         cdef Py_ssize_t most = min(context.batch_max_size, self.batch_max_size, self.grows_to)
         codec = self.settings.codec
         return context._batch_type(
@@ -341,7 +341,7 @@ cdef class PartitionQueue:
         # If the sender checks immediately, it waits for the lock, which this thread holds, or for
         # the GIL: no Python code runs until the batch is linked.
         if not quietly:
-            self.context._noted(self)
+            self.context._on_change(self)
         try:
             self.context._incomplete.add(batch)
         except MemoryError:     # a set that cannot grow keeps the new element nevertheless
@@ -386,7 +386,7 @@ cdef class PartitionQueue:
             elif result.wake_sender:
                 context.wake()
             else:
-                context._look_within(self.linger)
+                context._wake_within(self.linger)
         except BaseException:
             context.wake()      # a signal handler has raised, and the record is queued
             raise
@@ -396,7 +396,7 @@ cdef class PartitionQueue:
 
     cpdef void batch_filled(self) except *:
         """Report to the sender that a record has filled the open batch."""
-        self.context._noted(self)
+        self.context._on_change(self)
         self.context.wake()
 
     def close_open_batch(self):

@@ -103,7 +103,7 @@ class TopicLookups:
 
     def _look(self, loop: asyncio.AbstractEventLoop, key: _Key, looked_up: _LookUp) -> None:
         try:
-            found, asked, _ = self.metadata.look(looked_up.search)
+            found, asked, _ = self.metadata.check(looked_up.search)
         except KprodError as error:
             self._end(loop, key, looked_up, None, error)
             return

@@ -239,7 +239,7 @@ class Queueing(Sending):
         deadline = now() + self._max_block
         attempts = Attempts(self.native, record)
         try:
-            while (future := await self._put_in_line(attempts, 0, place, deadline)) is None:
+            while (future := await self._put_in_order(attempts, 0, place, deadline)) is None:
                 await self._await_topic(attempts, deadline - now())
             self.remember(future)
             return future
@@ -300,7 +300,7 @@ class Queueing(Sending):
                 if waits:
                     await self.turns.wait()
                     waits, deadline = False, now() + self._max_block
-                future = await self._put_in_line(attempts, room, place, deadline)
+                future = await self._put_in_order(attempts, room, place, deadline)
                 if future is not None:
                     self.remember(future)
                     keeps = room > 0
@@ -316,7 +316,7 @@ class Queueing(Sending):
             else:
                 await self._await_topic(attempts, deadline - now())
 
-    async def _put_in_line(
+    async def _put_in_order(
         self, attempts: Attempts, room: int, place: Place, deadline: float
     ) -> FutureRecordMetadata | None:
         """Queue the record; None if its partition or topic has to be looked up first."""

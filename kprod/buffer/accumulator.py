@@ -105,15 +105,15 @@ class CopyOnWriteMap:
 class RecordAccumulator:
     """The queues of all partitions.
 
-    Any thread may append. ``hurries`` and the methods after it are for the sender thread only.
+    Any thread may append. ``expedited`` and the methods after it are for the sender thread only.
 
     ``incomplete`` contains the batches without a result. Any thread may iterate over a copy of it,
-    because each operation of a set is atomic, with and without a GIL. ``noted`` contains the queues
-    that the sender must check: a batch is about to be added to them, was filled, or has a caller
-    that waits for it. A queue is added to ``noted`` before its batch is added. In the other order,
-    an exception between the two steps would hide the batch from the sender. If the sender checks
-    the queue too early, it waits for the queue's lock (with a GIL, for the GIL), which the adding
-    thread holds.
+    because each operation of a set is atomic, with and without a GIL. ``changed`` contains the
+    queues that the sender must check: a batch is about to be added to them, was filled, or has a
+    caller that waits for it. A queue is added to ``changed`` before its batch is added. In the
+    other order, an exception between the two steps would hide the batch from the sender. If the
+    sender checks the queue too early, it waits for the queue's lock (with a GIL, for the GIL),
+    which the adding thread holds.
 
     ``flushes`` has an object for each flush that has not ended. While it has any, no batch lingers.
 
@@ -122,7 +122,7 @@ class RecordAccumulator:
     to a lower limit of its queue.
 
     The functions may be called by any thread: ``settings`` returns the options of a topic, ``wake``
-    makes the sender check, ``look_within`` makes it check within that many seconds, and ``wait`` is
+    makes the sender check, ``wake_within`` makes it check within that many seconds, and ``wait`` is
     how futures wait. ``callbacks`` runs the application's callbacks. ``record_clock`` stamps
     records; if it is None, the time of ``clock`` is used. ``exhausted`` is called for each record
     that found no memory in time. ``refusal`` returns why no record may be queued now; without it,
@@ -138,7 +138,7 @@ class RecordAccumulator:
         batch_max_size: int = 0,
         settings: Callable[[str], QueueSettings],
         wake: Callable[[], None],
-        look_within: Callable[[float], None] = _nothing,
+        wake_within: Callable[[float], None] = _nothing,
         wait: Wait | None = None,
         callbacks: Callbacks | None = None,
         record_clock: RecordClock | None = None,
@@ -149,7 +149,7 @@ class RecordAccumulator:
         self.record_clock = record_clock or RecordClock(clock.wall_ms)
         self.incomplete: set[ProducerBatch] = set()
         # Appending and taking from the left are each atomic, with and without a GIL.
-        self.noted: deque[PartitionQueue] = deque()
+        self.changed: deque[PartitionQueue] = deque()
         self._settings = settings
         self._wake, self._clock, self._exhausted = wake, clock, exhausted
         self.callbacks = callbacks or Callbacks()
@@ -171,9 +171,9 @@ class RecordAccumulator:
             callbacks=self.callbacks,
             ratios=self._ratios,
             incomplete=self.incomplete,
-            note=self.noted.append,
+            on_change=self.changed.append,
             wake=wake,
-            look_within=look_within,
+            wake_within=wake_within,
             wait=wait,
             compression=self._batch_compression,
         )
@@ -303,7 +303,7 @@ class RecordAccumulator:
 
     # The sender's thread ------------------------------------------------------------------------
 
-    def hurries(self) -> bool:
+    def expedited(self) -> bool:
         """Whether batches must be sent now, without lingering."""
         starved, self._starved = self._starved, False
         return starved or self._context.closed or len(self.flushes) > 0 or self.pool.waiting > 0
@@ -363,7 +363,7 @@ class RecordAccumulator:
 
     def parts(self, batch: ProducerBatch, queue: PartitionQueue, count: int) -> list[ProducerBatch]:
         """Replace a batch that is not in flight by smaller ones, which are not queued yet."""
-        parts = split(batch, queue.settings.codec, decompress, queue.hurry, count)
+        parts = split(batch, queue.settings.codec, decompress, queue.expedite, count)
         self.incomplete.update(parts)
         self.incomplete.discard(batch)  # last: a flush must find either the batch or its parts
         batch.release()

@@ -73,7 +73,7 @@ class BatchDelivery(BatchOutcome):
         """
         parts: list[tuple[int, BatchDelivery]] = []
         for first, error in errors:
-            part = BatchDelivery(self.tp, self.hasten, self.callbacks)
+            part = BatchDelivery(self.tp, self.expedite, self.callbacks)
             part.fail(error)
             parts.append((first, part))
         return self.end_as(tuple(parts))
@@ -120,7 +120,7 @@ class BatchDelivery(BatchOutcome):
             return True
         ended, wait_for = latched
         if wait_for is None:
-            self.hasten()
+            self.expedite()
             return bool(ended.wait(timeout))
         first = not (self.done or self.awaited)
         self.awaited = self.awaited or first
@@ -151,7 +151,7 @@ class BatchDelivery(BatchOutcome):
             return
         if waiting is made:
             # Soon, not now: the batch shall take the records that other tasks are about to send.
-            loop.call_soon(self.hasten)
+            loop.call_soon(self.expedite)
         # The batch may end now, but the loop hands its outcome over: not before this task waits.
         yield from waiting.wait()
 
@@ -287,7 +287,7 @@ class Slices:
     def put(self, loop: asyncio.AbstractEventLoop, work: Iterator[object]) -> None:
         """Queue ``work`` after earlier work; if the loop is closed, drop it."""
         self._work.append(work)
-        # First append, then mark: a turn without work removes the mark, then looks once more.
+        # First append, then set the flag: a run without work clears the flag, then checks again.
         if self._scheduled:
             return
         try:

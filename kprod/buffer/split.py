@@ -20,7 +20,7 @@ def split(
     batch: ProducerBatch,
     codec: int,
     decompress: Decompressor,
-    hurry: Callable[[], None],
+    expedite: Callable[[], None],
     count: int = 2,
 ) -> list[ProducerBatch]:
     """Split ``batch`` into 2 to ``count`` batches of about as many bytes each, in order.
@@ -38,7 +38,7 @@ def split(
     firsts = _firsts(records, count)
     ends = [*firsts[1:], len(records)]
     parts = [
-        _part(batch, records[first:end], codec, hurry)
+        _part(batch, records[first:end], codec, expedite)
         for first, end in zip(firsts, ends, strict=True)
     ]
     for number, (first, part) in enumerate(zip(firsts, parts, strict=True)):
@@ -64,12 +64,12 @@ def _firsts(records: Sequence[EncodedRecord], count: int) -> list[int]:
 
 
 def _part(
-    batch: ProducerBatch, records: Sequence[EncodedRecord], codec: int, hurry: Callable[[], None]
+    batch: ProducerBatch, records: Sequence[EncodedRecord], codec: int, expedite: Callable[[], None]
 ) -> ProducerBatch:
     size = HEADER_BYTES + sum(record.size_bound for record in records)
     pool = BufferPool(size, size)
     buffer = pool.allocate(size, 0)
-    delivery = BatchDelivery(batch.tp, hurry, batch.delivery.callbacks, batch.delivery.wait_for)
+    delivery = BatchDelivery(batch.tp, expedite, batch.delivery.callbacks, batch.delivery.wait_for)
     part = ProducerBatch(
         buffer,
         batch.tp,

@@ -171,7 +171,7 @@ class BulkDelivery:
         return [p.error for p, *_ in self._pieces() if p.done and p.error]
 
     def __await__(self) -> Generator[Any, None, BulkReport]:
-        self._hurry()
+        self._expedite()
         for delivery, _, _ in self._runs:
             if not delivery.done:
                 yield from delivery.wait_in_loop()
@@ -180,7 +180,7 @@ class BulkDelivery:
     def _wait(self, timeout: float | None) -> bool:
         clock = SystemClock()
         deadline = None if timeout is None else clock.monotonic() + timeout
-        self._hurry()
+        self._expedite()
         for delivery, _, _ in self._runs:
             if delivery.done:
                 continue
@@ -189,10 +189,10 @@ class BulkDelivery:
                 return False
         return True
 
-    def _hurry(self) -> None:
+    def _expedite(self) -> None:
         """Send the batches immediately, because a caller waits for them."""
         for delivery, _, _ in self._runs:
-            delivery.hasten()
+            delivery.expedite()
 
     def _pieces(self) -> Iterator[Piece]:
         """The runs, divided where their batches were split."""

@@ -45,10 +45,11 @@ def _nothing(*_: object) -> None:
 class MetadataListener:
     """Functions that ``Metadata`` calls, in the thread that reports the event.
 
-    ``published``: there is a new snapshot. ``changed``: ``look`` may have a new result. ``wanted``:
-    a caller waits for an answer, so the sender must check. ``due``: the result of ``Metadata.due``
-    has changed; it is called under the lock, and must not block. ``forgotten``: these topics are no
-    longer in use. ``broker_failed``: a connection to the named broker failed with the error.
+    ``published``: there is a new snapshot. ``changed``: ``check`` may give a new result.
+    ``wanted``: a caller waits for an answer, so the sender must check. ``due``: the result of
+    ``Metadata.due`` has changed; it is called under the lock, and must not block. ``forgotten``:
+    these topics are no longer in use. ``broker_failed``: a connection to the named broker failed
+    with the error.
     ``throttled``: the broker with that address and node id wants no requests for that many seconds
     (``throttle_time_ms``).
     """
@@ -127,7 +128,7 @@ class Metadata:
         deadline = self._clock.monotonic() + timeout
         search = self.search(topic, partition)
         while True:
-            found, asked, changed = self.look(search)
+            found, asked, changed = self.check(search)
             if found is not None:
                 return found
             left = deadline - self._clock.monotonic()
@@ -139,10 +140,10 @@ class Metadata:
                 changed.wait(left)
 
     def search(self, topic: str, partition: int | None) -> Search:
-        """Begin a search for a topic, or a partition of it: the argument of ``look``."""
+        """Begin a search for a topic, or a partition of it: the argument of ``check``."""
         return Search(topic, partition, self._answers, self._refusals)
 
-    def look(self, search: Search) -> tuple[TopicInfo | None, bool, Latch]:
+    def check(self, search: Search) -> tuple[TopicInfo | None, bool, Latch]:
         """Check for a topic without waiting. Raises like ``await_topic``, except for the timeout.
 
         Returns the topic if it is known; whether the sender must be woken to send a request; and a
@@ -248,7 +249,7 @@ class Metadata:
         with self._lock:
             return self._errors.not_found(search, self.snapshot.topic(search.topic), timeout)
 
-    def trouble(self, topic: str) -> KprodError | None:
+    def last_error(self, topic: str) -> KprodError | None:
         """The error of a broker or connection that prevents updates of ``topic``, or None."""
         with self._lock:
             return self._errors.cause(topic)

@@ -255,7 +255,7 @@ class Producer(Producing, ProducerTransactions):
     def _flush(self, native: NativeProducer, deadline: float) -> int:
         reports = self._reports
         while True:
-            reports.hurry()
+            reports.expedite()
             self._events.serve_statistics(native)
             reports.serve()
             left = deadline - monotonic()

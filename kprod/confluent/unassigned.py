@@ -261,7 +261,7 @@ class UnassignedRecords:
         """
         search = self.queues[record.topic].search_of(record, self._metadata)
         try:
-            found, asks, _ = self._metadata.look(search)
+            found, asks, _ = self._metadata.check(search)
         except AuthenticationError:
             if not self._left(record):
                 raise

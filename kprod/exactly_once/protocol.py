@@ -48,16 +48,16 @@ from kprod.transactional.two_phase_commit import PreparedTransaction
 
 FIRST_PAUSE = 0.015
 LONGEST_PAUSE = 1.0
-LOOKS = 10
+CHECKS = 10
 """How often a shard other than the first checks for the layout before it takes over the layout's
 id. Otherwise, the shards would fence each other."""
-FIRST_LOOK = 0.01
+FIRST_INTERVAL = 0.01
 """Seconds between these checks. The first shard needs about 60 ms on a cluster that is near, in the
 first batch of a job with 8 shards."""
-LOOK_PER_SHARD = 0.0005
+INTERVAL_PER_SHARD = 0.0005
 """Additional seconds in the first batch of a job: there, the first shard makes two requests for
 each shard (``is_begun``), of about 1 ms each."""
-LONGEST_LOOK = 10.0
+LONGEST_INTERVAL = 10.0
 """Maximum seconds between two checks, after tasks have fenced each other repeatedly."""
 
 
@@ -129,17 +129,17 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
     Another shard may then take over the id in turn. This fences the first shard, unless the first
     shard has already committed a layout.
     """
-    pause = FIRST_LOOK
-    looks = 0 if shard.number == 0 else LOOKS
+    pause = FIRST_INTERVAL
+    checks = 0 if shard.number == 0 else CHECKS
     begun: bool | None = None
     while True:
         # No wait for a begun transaction: the shard that takes over the id next ends it.
         layout: Marker | None = yield ReadMarker(shard.layout_id, wait=False)
         if layout is not None and is_done(layout, shard):
             return layout
-        if looks:  # the first shard does it, most likely, and is quick
-            looks -= 1
-            first_batch = LOOK_PER_SHARD * (shard.shards or 0) if layout is None else 0.0
+        if checks:  # the first shard does it, most likely, and is quick
+            checks -= 1
+            first_batch = INTERVAL_PER_SHARD * (shard.shards or 0) if layout is None else 0.0
             yield Pause(pause + first_batch)
             continue
         if layout is None and begun is None:  # before taking over: it may be many questions
@@ -164,8 +164,8 @@ def lay_out(shard: Shard) -> Generator[Step, Any, Marker]:
         except Fenced:
             # By another task of the batch, which has four more steps to take. Taking over again
             # before it has taken them fences it in its turn, and on a slow cluster that would go on
-            # for ever: so the looks come first again, with pauses that are eight times as long.
-            looks, pause = LOOKS, min(8 * pause, LONGEST_LOOK)
+            # for ever: so the checks come first again, with pauses that are eight times as long.
+            checks, pause = CHECKS, min(8 * pause, LONGEST_INTERVAL)
         else:
             return fresh
 

@@ -82,7 +82,7 @@ def assemble(
         batch_max_size=config.batch_max_size,
         settings=_settings_by_topic(config),
         wake=loop_owner.wake,
-        look_within=loop_owner.look_within,
+        wake_within=loop_owner.wake_within,
         wait=loop_owner.wait,
         callbacks=callbacks,
         record_clock=record_clock,

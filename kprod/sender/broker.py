@@ -173,14 +173,14 @@ class Broker:
         connection = self.connection  # once: the sender may end it meanwhile
         return len(connection.unanswered) if connection is not None else 0
 
-    def trouble(self, now: float) -> KprodError | None:
+    def last_error(self, now: float) -> KprodError | None:
         """Why requests cannot be sent. None if they can, or before the first attempt to connect."""
         if self.connection is None or not self.connection.established:
             return self._latest_failure
-        left = self.silent_for(now)
+        left = self.throttled_for(now)
         return KprodError(_silenced(self.address, left)) if left > 0 else None
 
-    def silent_for(self, now: float) -> float:
+    def throttled_for(self, now: float) -> float:
         """The seconds left of a silence that the broker has asked for."""
         return 0.0 if self.connection is None else self.connection.throttled_for(now)
 
@@ -189,7 +189,7 @@ class Broker:
         return self.transport is None and now >= self._retry_at
 
     def next_deadline(self, now: float) -> float:
-        """When this broker must be looked at again, even if no bytes arrive."""
+        """When this broker must be checked again, even if no bytes arrive."""
         if self.transport is None:
             # After the back-off nothing is due: the next request for the broker connects.
             return self._retry_at if self._retry_at > now else FOREVER
@@ -295,7 +295,7 @@ class Broker:
             if self.connection is not None and self.connection.output:
                 self._write(now)  # also output that reading caused: the handshake may ask again
         except Exception as error:
-            if self.connection is not None and self.connection.mistake is error:
+            if self.connection is not None and self.connection.internal_error is error:
                 raise
             failure = self._explained(error, now)
         else:
@@ -465,7 +465,9 @@ class Broker:
             finally:
                 transport.close()
         except Exception as error:
-            self._log.mistake(f"{self.address}: the connection could not be closed", error, now)
+            self._log.internal_error(
+                f"{self.address}: the connection could not be closed", error, now
+            )
 
     def _back_off(self, error: KprodError, now: float) -> None:
         self._failures += 1
@@ -493,7 +495,7 @@ class Broker:
             explained.__cause__ = error.__cause__ or error
         if not isinstance(error, KprodError):
             what = f"{self.address}: unexpected failure of the connection"
-            self._log.mistake(what, error, now)
+            self._log.internal_error(what, error, now)
         forget_frames(error)
         return explained
 

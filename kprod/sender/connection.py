@@ -219,7 +219,7 @@ class BrokerConnection:
         self.useful = False
         """True once a request has succeeded that is not part of the handshake."""
         self._closed = False
-        self.mistake: BaseException | None = None
+        self.internal_error: BaseException | None = None
         """The exception of an exchange if it is not the broker's fault, for example a
         MemoryError."""
 
@@ -399,7 +399,7 @@ class BrokerConnection:
         except BaseException as error:
             self.unanswered.appendleft(exchange)
             if exchange.api not in SETUP and not isinstance(error, KprodError):
-                self.mistake = error
+                self.internal_error = error
             raise
 
     def waiting_since(self) -> float | None:

@@ -72,7 +72,7 @@ class ConnectionLog(SenderLog):
         self.log(level, "%s", text)
         return True
 
-    def mistake(self, what: str, error: BaseException, now: float) -> None:
+    def internal_error(self, what: str, error: BaseException, now: float) -> None:
         """Log a bug of kprod or of a transport with its stack, at most once per ``INTERVAL``."""
         # As text: a handler that keeps records would keep the frames, and the memory they look at.
         stack = "".join(traceback.format_exception(error)).rstrip()

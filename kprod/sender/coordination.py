@@ -265,7 +265,7 @@ class Coordination:
     # The sender's loop ---------------------------------------------------------------------------
 
     def fire(self, now: float) -> None:
-        """Do what the state asks for: send a request, end a call, or look again later."""
+        """Do what the state asks for: send a request, end a call, or check again later."""
         state = self._transactions.state
         flushes = self._partitions.accumulator.flushes
         (flushes.add if state in FLUSHING else flushes.discard)(self)
@@ -431,11 +431,11 @@ class Coordination:
                 self._deadlines.set(self, since + PATIENCE)
                 return None
         else:
-            trouble = broker.trouble(now)
-            if trouble is None:
+            last_error = broker.last_error(now)
+            if last_error is None:
                 return None
-            self._transactions.trouble = trouble
-            if broker.silent_for(now) > 0:
+            self._transactions.last_error = last_error
+            if broker.throttled_for(now) > 0:
                 return None  # it has asked for that
             self._metadata.request_update(brokers=True)  # it may be at another address by now
         del self._coordinators[wanted]
@@ -457,7 +457,7 @@ class Coordination:
         if left is None:
             self._retry_at = 0.0
             if ask.api is not ApiKey.FIND_COORDINATOR:  # which has still to be reached
-                self._failures, self._transactions.trouble = 0, None
+                self._failures, self._transactions.last_error = 0, None
             known = self._identity.producer is not None or self._identity.fatal is not None
             if known and not self._identity.settled.is_open:
                 self._identity.settled.open()
@@ -471,7 +471,7 @@ class Coordination:
         self._in_flight = False
         self._deadlines.queued.append(self)
         self._coordinators.pop(ask.coordinator, None)
-        self._transactions.trouble = error
+        self._transactions.last_error = error
         if sent and ask.api in CHANGES:
             # It is repeated, and may come a second time, to the next transaction: an end would end
             # that too early (KAFKA-17754), offsets of an aborted transaction would be committed
@@ -599,7 +599,7 @@ class Coordination:
         finds = ask.api is ApiKey.FIND_COORDINATOR
         then, state = ask.about if finds else ask, self._transactions.state
         if found in AGAIN:
-            self._transactions.trouble = error
+            self._transactions.last_error = error
             return found
         if then.api is ApiKey.OFFSET_FETCH:
             # Also if its caller has gone: the transaction has nothing to do with it.

@@ -246,7 +246,7 @@ class Engine:
         self._error.__cause__ = cause
         sender.refuse(self._error)
         try:
-            sender.network.log.mistake(CRASHED, cause, sender.clock.monotonic())
+            sender.network.log.internal_error(CRASHED, cause, sender.clock.monotonic())
         finally:
             forget_frames(cause)  # they hold memory of batches
 

@@ -282,7 +282,7 @@ class LoopOwner:
         self._lock = threading.Lock()  # held by the owner
         self._owner = 0  # its ident
         self._free = False  # the thread rests, or is about to, and no thread owns the loop
-        self.asked = False  # to look anew
+        self.asked = False  # to check again
         self.recalled = False  # the producer closes: the thread owns the loop from now on
         self._stop_lock = Lock()  # guards changing _stop_at
         self._stop_at = FOREVER
@@ -290,8 +290,8 @@ class LoopOwner:
         self.next_check = FOREVER  # of the monotonic clock
         self._wakeup = Poller()  # of the thread, when it rests
         self._woken = False  # since the rest began
-        self._worked = False  # callers ran the loop since the thread looked last
-        self._due = FOREVER  # of the monotonic clock: when the thread has to look
+        self._worked = False  # callers ran the loop since the thread last checked
+        self._due = FOREVER  # of the monotonic clock: when the thread has to check
         self.awaited: Latch | None = None
 
     # Any thread -----------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ class LoopOwner:
         if not self._may_own():
             self.wake()
 
-    def look_within(self, seconds: float) -> None:
+    def wake_within(self, seconds: float) -> None:
         """Make the sender look within ``seconds``, or some milliseconds after that if it rests."""
         if self._free:
             # No wake-up: the caller that has sent may be about to wait, and to run.
@@ -325,12 +325,12 @@ class LoopOwner:
         elif self._clock.monotonic() + seconds < self.next_check:
             self._network.wake()
 
-    def wait(self, ended: Latch, timeout: float | None, hurry: bool) -> bool:
+    def wait(self, ended: Latch, timeout: float | None, expedite: bool) -> bool:
         """Wait at most ``timeout`` seconds (None: no limit) for ``ended``; True if it is open.
 
-        If nobody runs the loop, the caller runs it meanwhile. Otherwise, ``hurry`` makes the sender
-        look at once. Raises IllegalStateError within an iteration and in a forked child. Exceptions
-        of signal handlers propagate.
+        If nobody runs the loop, the caller runs it meanwhile. Otherwise, ``expedite`` makes the
+        sender check at once. Raises IllegalStateError within an iteration and in a forked child.
+        Exceptions of signal handlers propagate.
         """
         if ended.is_open:
             return True
@@ -345,7 +345,7 @@ class LoopOwner:
         if self._may_own() and hold_signals(self._own_and_run, ended, deadline):
             return True
         self.wanted = True
-        if hurry:
+        if expedite:
             self.wake()
         return ended.wait(None if timeout is None else max(0.0, deadline - self._clock.monotonic()))
 

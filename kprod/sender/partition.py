@@ -135,7 +135,7 @@ class Partition:
 
     # Its place ------------------------------------------------------------------------------------
 
-    def noted(self, now: float) -> None:
+    def queue_changed(self, now: float) -> None:
         """A caller has opened or filled a batch, or waits for one."""
         if self.place is EMPTY or self.place is LINGERING:
             self.find_place(now)
@@ -168,7 +168,7 @@ class Partition:
             before = batch.attempted_leader
             if batch.retry_at > now and (before is None or before == self.leader):
                 place, self._goes_on_at = BACKING_OFF, batch.retry_at
-        elif not (full or batch.delivery.awaited or partitions.hurries()):
+        elif not (full or batch.delivery.awaited or partitions.expedited()):
             self._goes_on_at = batch.created_at + queue.linger
             if self._goes_on_at > now:
                 place = LINGERING
@@ -293,7 +293,7 @@ class Partition:
         index = self.in_flight.index(batch)
         self.in_flight[index : index + 1] = parts
         for part in parts:
-            part.partition, part.in_line = self, True
+            part.partition, part.in_flight = self, True
             self.put_back(part, now)
         return parts
 
@@ -320,7 +320,7 @@ class Partition:
         if (transaction is not None and not transaction.admits(self.tp)) or self.needs_new_epoch:
             return False  # renumber() comes first
         in_flight = self.in_flight
-        if batch.in_line:
+        if batch.in_flight:
             return self.on_wire == 0 and in_flight[0] is batch
         if self.has_gap or (in_flight and self.producer != producer):
             return False  # batches under the old epoch come first, then renumber()
@@ -337,8 +337,8 @@ class Partition:
 
     def assign(self, batch: ProducerBatch) -> None:
         """Give ``batch``, which is about to be sent, its place in the order, unless it has one."""
-        if not batch.in_line:
-            batch.partition, batch.in_line = self, True
+        if not batch.in_flight:
+            batch.partition, batch.in_flight = self, True
             self.in_flight.append(batch)
         producer = self._partitions.identity.producer
         if producer is not None and not batch.has_sequence:
@@ -617,12 +617,12 @@ class Partition:
 
     def _expired(self, batch: ProducerBatch, state: str, now: float) -> KprodError:
         partitions = self._partitions
-        cause = batch.last_error or partitions.metadata.trouble(self.tp.topic)
+        cause = batch.last_error or partitions.metadata.last_error(self.tp.topic)
         if cause is None and partitions.needs_producer_id:
-            cause = partitions.identity.trouble
+            cause = partitions.identity.last_error
         if cause is None:
             leaderless = BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{self.tp} has no leader")
-            cause = leaderless if self.broker is None else self.broker.trouble(now)
+            cause = leaderless if self.broker is None else self.broker.last_error(now)
         return expired(batch, partitions.delivery_timeout, state, cause)
 
     def _fail(self, batch: ProducerBatch, error: KprodError, now: float) -> None:

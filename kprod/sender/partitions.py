@@ -39,18 +39,18 @@ _depth = attrgetter("depth")
 class ProducerIdentity:
     """The producer id and epoch of new batches; None until brokers have assigned them.
 
-    ``fatal``: why nothing can be sent any more. ``trouble``: why there is no id yet, if a broker or
-    a connection has given a reason. ``settled`` opens when there is an id, when there will never be
-    one, or when none is needed. ``used_up`` is called when the id has no epochs left and another id
-    is needed. Used only by the owner of the loop; any thread may read ``fatal`` and ``settled``.
+    ``fatal``: why nothing can be sent any more. ``last_error``: why there is no id yet, if a broker
+    or a connection has given a reason. ``settled`` opens when there is an id, when there will never
+    be one, or when none is needed. ``used_up`` is called when the id has no epochs left and another
+    id is needed. Used only by the owner of the loop; any thread may read ``fatal`` and ``settled``.
     """
 
-    __slots__ = ("fatal", "producer", "settled", "trouble", "used_up")
+    __slots__ = ("fatal", "last_error", "producer", "settled", "used_up")
 
     def __init__(self) -> None:
         self.producer: ProducerId | None = None
         self.fatal: KprodError | None = None
-        self.trouble: KprodError | None = None
+        self.last_error: KprodError | None = None
         self.settled = Latch()
         self.used_up: Callable[[], object] = bool
 
@@ -108,7 +108,7 @@ class PartitionSet:
         self.transaction: Coordination | None = None
         self.snapshot = ClusterSnapshot()
         self.snapshots = 1  # how many there have been: a partition knows which one it looked into
-        self._hurry: bool | None = None  # none lingers; None: not asked since the last look
+        self._expedited: bool | None = None  # none lingers; None: not asked since the last check
         self.lingering: dict[Partition, None] = {}
         self.queues: dict[str, dict[int, PartitionQueue]] = {}
         self.ready: dict[Broker, None] = {}
@@ -143,7 +143,7 @@ class PartitionSet:
             self.network.adopt(snapshot.brokers)
         if self.awaiting_epoch:
             self.renumber(now)
-        self.look(snapshot, now)
+        self.check(snapshot, now)
         return bool(self.ready or self._full) and self._serve(now)
 
     def _serve(self, now: float) -> bool:
@@ -227,30 +227,30 @@ class PartitionSet:
 
     # What happened --------------------------------------------------------------------------------
 
-    def look(self, snapshot: ClusterSnapshot, now: float) -> None:
+    def check(self, snapshot: ClusterSnapshot, now: float) -> None:
         """Look at partitions to which something has happened.
 
         The brokers in ``ready`` then have those that are ready.
         """
         if snapshot is not self.snapshot:
             self.snapshot, self.snapshots = snapshot, self.snapshots + 1
-            self._hurry = None  # a flush may have ended since the last look
+            self._expedited = None  # a flush may have ended since the last check
             for partition in self._waiting():
                 partition.follow(now)
-        if not (self.accumulator.noted or self.lingering or self.ready):
+        if not (self.accumulator.changed or self.lingering or self.ready):
             return
-        self._hurry = None
-        if self.lingering and self.hurries():
+        self._expedited = None
+        if self.lingering and self.expedited():
             for partition in list(self.lingering):
                 partition.move(READY)
-        if self.accumulator.noted:
+        if self.accumulator.changed:
             self._take_noted(now)
 
-    def hurries(self) -> bool:
+    def expedited(self) -> bool:
         """True if no batch may linger now."""
-        if self._hurry is None:
-            self._hurry = self.accumulator.hurries()
-        return self._hurry
+        if self._expedited is None:
+            self._expedited = self.accumulator.expedited()
+        return self._expedited
 
     def reopen(self, partitions: Iterable[TopicPartition]) -> None:
         """The transaction allows batches of these partitions to be sent."""
@@ -259,14 +259,14 @@ class PartitionSet:
                 self._known[tp].go_on()
 
     def _take_noted(self, now: float) -> None:
-        noted = self.accumulator.noted
+        changed = self.accumulator.changed
         # A fixed number: callers note queues meanwhile, and would keep the sender in this loop.
-        for left in range(len(noted) - 1, -1, -1):
-            queue = noted.popleft()
-            if left and noted[0] is queue:
+        for left in range(len(changed) - 1, -1, -1):
+            queue = changed.popleft()
+            if left and changed[0] is queue:
                 continue  # a caller has opened a batch, and waits for it
             if not queue.retired:
-                (queue.partition or self.of(queue)).noted(now)
+                (queue.partition or self.of(queue)).queue_changed(now)
 
     def _waiting(self) -> Iterator[Partition]:
         """The partitions with a queued batch."""

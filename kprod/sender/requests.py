@@ -228,7 +228,7 @@ class ProducerIdRequests:
             self.failed(error, now, sent=True)
         else:
             self._in_flight, self._failures = False, 0
-            self._identity.trouble = None
+            self._identity.last_error = None
             self._identity.producer = ProducerId(reply.producer_id, reply.producer_epoch)
             self._identity.settled.open()
             self._network.log.debug("%s", self._identity.producer)
@@ -242,7 +242,7 @@ class ProducerIdRequests:
         self._failures += 1
         self._retry_at = now + self._partitions.retry_backoff.delay(self._failures)
         self._deadlines.set(self, self._retry_at)
-        self._identity.trouble = error
+        self._identity.last_error = error
         if isinstance(error, BrokerError) and error.code in FINAL:
             error.add_note(
                 "an idempotent producer needs a producer id; with enable_idempotence=False kprod"

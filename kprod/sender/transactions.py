@@ -156,7 +156,7 @@ class Transactions:
         """Whether other producers take over the id on purpose, so that being fenced is expected."""
         self.state = State.UNINITIALIZED
         self.error: KprodError | None = None
-        self.trouble: KprodError | None = None  # of the question that is to be asked again
+        self.last_error: KprodError | None = None  # of the question that is to be asked again
         self.level = 0
         """The cluster's ``transaction.version``, as far as brokers have said."""
         self.used_level: int | None = 0

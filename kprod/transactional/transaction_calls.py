@@ -240,12 +240,12 @@ class TransactionCalls:
     def _too_long(
         self, transactions: Transactions, call: Call, seconds: float
     ) -> TransactionTimeoutError:
-        trouble = transactions.trouble
-        why = "" if trouble is None else f"; the last error was: {trouble}"
+        last_error = transactions.last_error
+        why = "" if last_error is None else f"; the last error was: {last_error}"
         error = TransactionTimeoutError(
             f"{call}() has not ended after {in_seconds(seconds)} and goes on: call it again{why}"
         )
-        error.__cause__ = trouble
+        error.__cause__ = last_error
         return error
 
     def _transactional(self, call: str) -> Transactions:

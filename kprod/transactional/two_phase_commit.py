@@ -162,8 +162,8 @@ class TwoPhaseCommit:
         if fetch.error is not None:
             raise fetch.error
         if not ended:
-            trouble = transactions.trouble
-            why = "" if trouble is None else f"; the last error was: {trouble}"
+            last_error = transactions.last_error
+            why = "" if last_error is None else f"; the last error was: {last_error}"
             raise KprodTimeoutError(
                 f"no broker gave the offsets of the group {group_id!r} within"
                 f" {in_seconds(seconds)}{why}"

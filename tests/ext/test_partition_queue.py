@@ -26,7 +26,9 @@ ENDED_QUEUES = 20 if getattr(sys, "_is_gil_enabled", lambda: True)() else 500
 def test_a_record_without_room_begins_the_next_batch() -> None:
     woken: list[float | None] = []
     marked: deque[PartitionQueue] = deque()
-    queue = new_queue(wake=lambda: woken.append(None), look_within=woken.append, note=marked.append)
+    queue = new_queue(
+        wake=lambda: woken.append(None), wake_within=woken.append, on_change=marked.append
+    )
     results = [queue.append(1, None, VALUE, ()) for _ in range(4)]
     assert [result.linger for result in results] == [SETTINGS.linger, None, None, SETTINGS.linger]
     assert [result.future.index for result in results] == [0, 1, 2, 0]
@@ -119,7 +121,7 @@ def test_a_batch_can_be_read_while_its_queue_is_freed() -> None:
         readers = [pool.submit(read) for _ in range(3)]
         try:
             for _ in range(ENDED_QUEUES):
-                queue = new_queue(note=ignore)
+                queue = new_queue(on_change=ignore)
                 queue.append(1, None, VALUE, ())
                 newest[0] = queue.oldest
                 queue.append(2, None, VALUE, ())

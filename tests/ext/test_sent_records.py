@@ -129,7 +129,11 @@ def test_the_sender_is_notified_of_a_batch_when_the_call_is_interrupted() -> Non
     marked: deque[PartitionQueue] = deque()
     woken: list[None] = []
     queue = new_queue(
-        TP, SETTINGS, compression=Interrupted(), note=marked.append, wake=lambda: woken.append(None)
+        TP,
+        SETTINGS,
+        compression=Interrupted(),
+        on_change=marked.append,
+        wake=lambda: woken.append(None),
     )
     with pytest.raises(KeyboardInterrupt):
         appender_of(queue).write(rows(3))

@@ -79,7 +79,7 @@ class Sending:
     def let_grow(self) -> None:
         """Let batches that begin from now on grow to four times their size."""
         self.around.broker(1).window.size = 4 * self.batch_size
-        self.around.partitions.look(self.cluster, self.around.clock.now)
+        self.around.partitions.check(self.cluster, self.around.clock.now)
 
     def parts(self, metadata: Metadata | None = None) -> BulkParts:
         accumulator, known = self.around.accumulator, metadata or Known(self.cluster)

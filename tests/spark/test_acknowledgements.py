@@ -23,7 +23,7 @@ FLIGHTS_2 = TopicPartition("flights", 2)
 
 
 def batch_of(topic_partition: TopicPartition = FLIGHTS_2) -> BatchDelivery:
-    return BatchDelivery(topic_partition, hurry=lambda: None)
+    return BatchDelivery(topic_partition, expedite=lambda: None)
 
 
 def send(outcomes: Acknowledgements, batch: BatchDelivery, count: int) -> None:

@@ -31,9 +31,9 @@ def new_context(batch_size: int = 400, **parts: Any) -> AppendContext:
         "callbacks": Callbacks(),
         "ratios": CompressionRatios(),
         "incomplete": set(),
-        "note": deque[PartitionQueue]().append,
+        "on_change": deque[PartitionQueue]().append,
         "wake": ignore,
-        "look_within": ignore,
+        "wake_within": ignore,
     }
     pool = parts.pop("pool", None) or BufferPool(100 * batch_size, batch_size)
     return AppendContext(pool, batch_size=batch_size, **{**given, **parts})

@@ -107,28 +107,28 @@ class Accumulating:
         tp = TopicPartition("t", partition)
         return self.accumulator.append(tp, 1000, None, value, (), timeout)
 
-    def look(self, leaders: Sequence[int] = (1, 1, 1)) -> None:
+    def check(self, leaders: Sequence[int] = (1, 1, 1)) -> None:
         """Fire deadlines and find ready batches, as the sender does."""
         self.deadlines.fire(self.clock.now)
         snapshot = cluster(leaders)
         self.partitions.network.adopt(snapshot.brokers)
-        self.partitions.look(snapshot, self.clock.now)
+        self.partitions.check(snapshot, self.clock.now)
 
     def ready(self) -> dict[int, list[int]]:
         """Partitions with a ready batch by node, in the order of sending."""
-        self.look()
+        self.check()
         return {
             broker.address.node_id: [one.tp.partition for one in broker.ready]
             for broker in self.partitions.ready
         }
 
     def next_check(self) -> float:
-        self.look()
+        self.check()
         return self.deadlines.first - self.clock.now
 
     def drain(self, max_bytes: int = 1_000_000) -> list[ProducerBatch]:
         """The batches of one request to node 1."""
-        self.look()
+        self.check()
         return self.partitions.drain(self.broker(1), max_bytes, self.clock.now)
 
     def broker(self, node: int) -> Broker:

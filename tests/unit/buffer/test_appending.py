@@ -204,7 +204,7 @@ def test_batches_grow_to_the_window_of_their_leader() -> None:
         for _ in range(12):
             for partition in (0, 1):
                 rig.append(partition)
-        rig.look(leaders)
+        rig.check(leaders)
         return sizes(rig)
 
     assert grown() == {0: [2] * 6, 1: [2] * 6}, "no window is known"

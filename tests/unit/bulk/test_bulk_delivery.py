@@ -53,7 +53,7 @@ def test_every_record_has_its_outcome() -> None:
 
 
 def batch_of(partition: int) -> BatchDelivery:
-    return BatchDelivery(TopicPartition("t", partition), hurry=lambda: None)
+    return BatchDelivery(TopicPartition("t", partition), expedite=lambda: None)
 
 
 def handle_of(*parts: tuple[BatchDelivery, int]) -> BulkDelivery:
@@ -115,7 +115,7 @@ class FailingDuringLookup(BatchDelivery):
 
 
 def test_an_outcome_is_correct_when_its_batch_fails_during_the_lookup() -> None:
-    batch = FailingDuringLookup(TopicPartition("t", 0), hurry=lambda: None)
+    batch = FailingDuringLookup(TopicPartition("t", 0), expedite=lambda: None)
     handle = handle_of((batch, 2))
     refused, others = InvalidRecordError("refused"), InvalidBatchError("among others")
     batch.ends = lambda: batch.fail_each([(0, others), (1, refused)])

@@ -93,16 +93,16 @@ def test_a_leader_change_does_not_end_the_wait_for_a_partition() -> None:
         metadata = new_metadata()
         metadata.answered(reply(topic("t", [1, 2])), 0.0)
         metadata.used({"t": 0.0})
-        metadata.look(metadata.search("other", None))
+        metadata.check(metadata.search("other", None))
         assert metadata.wanted(1.0) == ["other"]  # in flight while the caller begins to wait
         search = metadata.search("t", 2)
-        metadata.look(search)
+        metadata.check(search)
         change(metadata)
         metadata.answered(reply(topic("other")), 1.0)
-        assert metadata.look(search)[0] is None
+        assert metadata.check(search)[0] is None
         assert metadata.wanted(2.0) == ["other", "t"]
         metadata.answered(reply(topic("t", [1, 2, 3]), topic("other")), 2.0)
-        found = metadata.look(search)[0]
+        found = metadata.check(search)[0]
         assert found is not None
         assert len(found) == 3
 

@@ -98,10 +98,10 @@ class Throttling:
     def ready(self, _broker: Throttling, now: float) -> bool:
         return now >= self.until
 
-    def silent_for(self, now: float) -> float:
+    def throttled_for(self, now: float) -> float:
         return max(0.0, self.until - now)
 
-    def trouble(self, now: float) -> KprodError | None:
+    def last_error(self, now: float) -> KprodError | None:
         return KprodError("throttled") if now < self.until else None
 
     def send(self, ask: Ask, _now: float) -> None:

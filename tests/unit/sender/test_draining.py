@@ -95,10 +95,10 @@ def test_partitions_are_drained_fairly(rig: Accumulating) -> None:
 def test_an_expired_open_batch_gets_no_more_records() -> None:
     rig = Accumulating(delivery_timeout=5)
     rig.append(0, b"open")
-    rig.look()
+    rig.check()
     (batch,) = rig.accumulator.incomplete
     rig.clock.advance(5)
-    rig.look()
+    rig.check()
     assert batch.delivery.done
     rig.append(0, b"next")
     assert batch.record_count == 1

@@ -221,11 +221,11 @@ def test_a_new_connection_clears_the_error_of_an_earlier_one() -> None:
     rig.poll(0)
     broker = rig.network.broker(1)
     assert broker is not None
-    assert broker.trouble(rig.clock.now) is not None
+    assert broker.last_error(rig.clock.now) is not None
     rig.listeners["one", 9092] = accept
     rig.connect(1)
     broker.close(rig.clock.now)
-    assert broker.trouble(rig.clock.now) is None
+    assert broker.last_error(rig.clock.now) is None
 
 
 def test_connection_attempts_to_many_refusing_brokers_are_rate_limited() -> None:

@@ -282,7 +282,7 @@ def test_a_caller_does_not_wait_once_its_record_is_done(monkeypatch: pytest.Monk
     loop_owner.work = cast(Any, Ending())
     loop_owner.take()
     loop_owner.give_up()
-    assert loop_owner.wait(done, timeout=None, hurry=False)
+    assert loop_owner.wait(done, timeout=None, expedite=False)
     assert waits == [0.0]
 
 
@@ -316,10 +316,10 @@ def test_after_an_exception_in_the_iteration_of_a_caller_the_thread_takes_over()
     work = loop_owner.work = cast(Any, FailingWork())
     loop_owner.take()
     loop_owner.give_up()  # the thread has started, and rests
-    assert not loop_owner.wait(Latch(), timeout=0.001, hurry=False)
+    assert not loop_owner.wait(Latch(), timeout=0.001, expedite=False)
     assert work.iterations == 1
     # Another caller begins to wait before the thread ends the producer.
-    assert not loop_owner.wait(Latch(), timeout=0.001, hurry=False)
+    assert not loop_owner.wait(Latch(), timeout=0.001, expedite=False)
     assert work.iterations == 1
     loop_owner.rest()  # returns at once: it was woken
     assert loop_owner.wanted
