@@ -53,25 +53,25 @@ def stored(broker: EmbeddedBroker, topic: str) -> list[bytes]:
     return sorted(record.value or b"" for record in broker.records(topic, committed=True))
 
 
-def test_send_and_check(broker: EmbeddedBroker, topic: str) -> None:
+def test_send_and_check_stores_all_orders(broker: EmbeddedBroker, topic: str) -> None:
     assert "10000 of 10000 orders" in run("send_and_check.py", broker, topic)
     orders = [json.loads(value) for value in stored(broker, topic)]
     assert sorted(order["id"] for order in orders) == list(range(10_000))
     assert all(order["total"] == order["id"] * 1.5 for order in orders)
 
 
-def test_asyncio_tasks(broker: EmbeddedBroker, topic: str) -> None:
+def test_asyncio_tasks_stores_all_orders(broker: EmbeddedBroker, topic: str) -> None:
     assert run("asyncio_tasks.py", broker, topic) == "stored 100 orders\n"
     assert stored(broker, topic) == sorted(b"order %d" % number for number in range(100))
 
 
-def test_from_confluent_kafka(broker: EmbeddedBroker, topic: str) -> None:
-    said = run("from_confluent_kafka.py", broker, topic)
-    assert said == "1000 delivered, 0 failed, 0 without a report\n"
+def test_from_confluent_kafka_stores_all_orders(broker: EmbeddedBroker, topic: str) -> None:
+    printed = run("from_confluent_kafka.py", broker, topic)
+    assert printed == "1000 delivered, 0 failed, 0 without a report\n"
     assert stored(broker, topic) == sorted(b"order %d" % number for number in range(1_000))
 
 
-def test_fastapi_service(broker: EmbeddedBroker, topic: str) -> None:
+def test_fastapi_service_stores_each_order_and_closes(broker: EmbeddedBroker, topic: str) -> None:
     environment = ENVIRONMENT | {"KAFKA": broker.bootstrap_servers, "TOPIC": topic}
     command = ["-m", "uvicorn", "examples.fastapi_service:app", "--port", "0"]
     with subprocess.Popen(
@@ -91,16 +91,16 @@ def test_fastapi_service(broker: EmbeddedBroker, topic: str) -> None:
         with ThreadPoolExecutor(20) as clients:
             answers = list(clients.map(partial(_post, url), range(20)))
         service.send_signal(signal.SIGTERM)
-        rest = service.stdout.read()
-    assert "closed: " in rest
-    by_place = {
+        output = service.stdout.read()
+    assert "closed: " in output
+    by_offset = {
         (partition, record.offset): record.value
         for partition, record in read_topic(broker.bootstrap_servers, topic)
     }
     for number, answer in enumerate(answers):
-        order = json.loads(by_place.pop((answer["partition"], answer["offset"])) or b"")
+        order = json.loads(by_offset.pop((answer["partition"], answer["offset"])) or b"")
         assert order == {"id": number}
-    assert not by_place
+    assert not by_offset
 
 
 def _post(url: str, number: int) -> Any:
@@ -113,7 +113,7 @@ def _post(url: str, number: int) -> Any:
 
 @pytest.mark.full
 @pytest.mark.timeout(900)
-def test_spark_batch(broker: EmbeddedBroker, topic: str) -> None:
+def test_spark_batch_stores_all_orders(broker: EmbeddedBroker, topic: str) -> None:
     assert "100,000 records" in run("spark_batch.py", broker, topic)
     orders = [json.loads(value) for value in stored(broker, topic)]
     assert sorted(order["id"] for order in orders) == list(range(100_000))

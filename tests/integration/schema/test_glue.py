@@ -1,4 +1,4 @@
-"""Records for AWS Glue's registry, read by its own package; Glue itself is played by a table"""
+"""Records for AWS Glue's registry, read by its own package. Glue itself is a fake."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def serializer(glue: Glue, **options: Any) -> GlueSerializer:
     return GlueSerializer(client(glue), AvroSchema(json.dumps(ORDER)), **options)
 
 
-def test_what_the_package_reads() -> None:
+def test_the_glue_deserializer_reads_the_records() -> None:
     from aws_schema_registry import KafkaDeserializer
 
     glue = Glue()
@@ -84,13 +84,13 @@ def test_what_the_package_reads() -> None:
             producer.send("orders", {"id": number}, key={"id": 1}).get(30)
         first, second = broker.records("orders")
     assert glue.asked == ["orders-key", "orders-value"]
-    judge = KafkaDeserializer(client(glue))
-    assert judge.deserialize("orders", first.value).data == {"id": 7}
-    assert judge.deserialize("orders", second.value).data == {"id": 8}
-    assert judge.deserialize("orders", second.key).data == {"id": 1}
+    deserializer = KafkaDeserializer(client(glue))
+    assert deserializer.deserialize("orders", first.value).data == {"id": 7}
+    assert deserializer.deserialize("orders", second.value).data == {"id": 8}
+    assert deserializer.deserialize("orders", second.key).data == {"id": 1}
 
 
-def test_in_a_loop_nobody_waits() -> None:
+def test_in_an_event_loop_requests_do_not_block() -> None:
     glue = Glue()
     made = serializer(glue).without_waiting()
     with pytest.raises(WouldWait) as raised:
@@ -101,12 +101,12 @@ def test_in_a_loop_nobody_waits() -> None:
     assert made.serialize("orders", [], None) is None
 
 
-def test_what_glue_refuses() -> None:
+def test_an_error_of_glue_names_the_schema() -> None:
     with pytest.raises(RegistryError, match=r"'forbidden-value'.*AccessDenied"):
         serializer(Glue()).serialize("forbidden", [], {"id": 7})
 
 
-def test_without_the_package_it_is_told_which(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "aws_schema_registry.codec", None)
     with pytest.raises(ConfigError, match=r"kprod\[glue\]"):
         GlueSerializer(None, None)

@@ -1,4 +1,4 @@
-"""While a registry is asked, an asyncio loop goes on, and hooks run once for each record"""
+"""Schema registries in asyncio: the event loop is not blocked."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def options(broker: EmbeddedBroker, fake: FakeRegistry) -> dict[str, Any]:
     return {"bootstrap_servers": broker.bootstrap_servers, "value_serializer": serializer}
 
 
-class Held:
-    """A registry that answers nothing until it is let go."""
+class BlockedRegistry:
+    """A registry that does not answer until it is released."""
 
     def __init__(self, fake: FakeRegistry) -> None:
-        self.asked, self._let_go = threading.Event(), threading.Event()
+        self.asked, self._released = threading.Event(), threading.Event()
         fake.odd = self._hold
 
     def _hold(self, _: Asked) -> None:
         self.asked.set()
-        self._let_go.wait(20)
+        self._released.wait(20)
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         while not self.asked.is_set():
             await asyncio.sleep(0.01)
-        self._let_go.set()
+        self._released.set()
 
 
 class Counting:
@@ -56,12 +56,12 @@ class Counting:
 
 
 @pytest.mark.parametrize("kind", [aio.Producer, aio.AIOKafkaProducer])
-async def test_a_registry_that_does_not_answer_holds_no_other_task_of_the_loop(
+async def test_a_slow_registry_does_not_block_the_event_loop(
     broker: EmbeddedBroker, fake: FakeRegistry, kind: Any
 ) -> None:
-    topic, hooks = f"held-{kind.__name__}", Counting()
-    held = Held(fake)
-    # Were the loop held, nobody would let the registry go, and this would fail.
+    topic, hooks = f"blocked-{kind.__name__}", Counting()
+    blocked = BlockedRegistry(fake)
+    # If the loop were blocked, nothing would release the registry, and this would fail.
     registry = SchemaRegistry(fake.url, timeout_ms=5000)
     own = {"interceptors": [hooks]} if kind is aio.Producer else {}
     async with kind(
@@ -71,7 +71,7 @@ async def test_a_registry_that_does_not_answer_holds_no_other_task_of_the_loop(
         **own,
     ) as producer:
         sending = [producer.send_and_wait(topic, number, key="k") for number in range(3)]
-        await asyncio.gather(held.let_go(), *sending)
+        await asyncio.gather(blocked.release(), *sending)
     assert sorted(fake.subjects) == [f"{topic}-key", f"{topic}-value"]
     found = [record for _, record in read_topic(broker.bootstrap_servers, topic)]
     assert sorted(record.value or b"" for record in found) == [b"\0", b"\2", b"\4"]
@@ -81,7 +81,7 @@ async def test_a_registry_that_does_not_answer_holds_no_other_task_of_the_loop(
         assert hooks.seen == [topic] * 3
 
 
-async def test_many_records_with_one_call(broker: EmbeddedBroker, fake: FakeRegistry) -> None:
+async def test_one_request_serves_a_bulk_call(broker: EmbeddedBroker, fake: FakeRegistry) -> None:
     async with aio.Producer(**options(broker, fake)) as producer:
         assert len(await producer.send_all("many", range(1000))) == 1000
         assert len(fake.asked) == 1
@@ -90,7 +90,7 @@ async def test_many_records_with_one_call(broker: EmbeddedBroker, fake: FakeRegi
             await producer.send("refused", 1)
 
 
-async def test_a_batch_has_no_topic_to_ask_about(
+async def test_a_batch_builder_refuses_values_that_need_a_topic(
     broker: EmbeddedBroker, fake: FakeRegistry
 ) -> None:
     async with aio.AIOKafkaProducer(**options(broker, fake)) as producer:

@@ -1,4 +1,4 @@
-"""A registry that tells what it was asked."""
+"""A fake schema registry."""
 
 from __future__ import annotations
 

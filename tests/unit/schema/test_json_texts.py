@@ -54,7 +54,7 @@ def without_nulls(value: Any) -> Any:
 
 
 @given(rows=st.lists(st.none() | ROW, max_size=8), start=st.integers(0, 3))
-def test_objects_say_what_the_rows_hold(rows: list[Any], start: int) -> None:
+def test_json_objects_equal_their_rows_without_null_fields(rows: list[Any], start: int) -> None:
     texts = json_texts(pa.array(rows, KIND).slice(start)).to_pylist()
     read = [None if text is None else json.loads(text) for text in texts]
     assert read == [without_nulls(row) for row in rows[start:]]
@@ -69,8 +69,8 @@ def test_objects_say_what_the_rows_hold(rows: list[Any], start: int) -> None:
     ],
     ids=["list", "map", "nested"],
 )
-def test_a_slice_costs_what_its_rows_do(kind: Any, cell: list[Any]) -> None:
-    """Rejecting rows one by one took the square of the time of a batch."""
+def test_a_slice_takes_time_in_proportion_to_its_rows(kind: Any, cell: list[Any]) -> None:
+    """Rejecting rows one by one took quadratic time."""
     column = pa.array([cell * 50] * 1_000, kind)
     write, seconds = json_writer(kind), []
     for part in (column, *[column.slice(998, 1)] * 3):
@@ -82,7 +82,7 @@ def test_a_slice_costs_what_its_rows_do(kind: Any, cell: list[Any]) -> None:
 
 
 @given(st.lists(st.none() | st.floats(width=32)))
-def test_a_float_is_the_same_float_again(numbers: list[float | None]) -> None:
+def test_floats_survive_a_round_trip(numbers: list[float | None]) -> None:
     for kind in (pa.float32(), pa.float64()):
         column = pa.array(numbers, kind)
         texts = json_texts(column).to_pylist()
@@ -188,8 +188,8 @@ def variant(value: bytes, names: tuple[bytes, ...] = ()) -> Any:
     ],
     ids=steady_repr,
 )
-def test_other_types_and_extremes_are_written_as_spark_writes_them(column: Any, text: str) -> None:
-    """Stored from ``to_json`` of Spark 4.3 on Java 17. A variant is the JSON that it holds."""
+def test_other_types_and_extremes_equal_the_output_of_spark(column: Any, text: str) -> None:
+    """Recorded from ``to_json`` of Spark 4.3 on Java 17."""
     assert json_texts(column).to_pylist() == [text]
 
 
@@ -203,8 +203,8 @@ def test_other_types_and_extremes_are_written_as_spark_writes_them(column: Any, 
         (b"\xe2\x82\xc3\xf0\xf5", "\ufffd" * 4),
     ],
 )
-def test_bytes_that_are_no_text_are_replaced(data: bytes, text: str) -> None:
-    """Spark lets any bytes pass for text; its own to_json replaces them as well."""
+def test_invalid_utf_8_is_replaced(data: bytes, text: str) -> None:
+    """Spark's strings may have any bytes; its to_json replaces them too."""
     column = pa.array([data, b"ok"]).view(pa.string())
     assert [json.loads(one) for one in json_texts(column).to_pylist()] == [text, "ok"]
 
@@ -223,6 +223,6 @@ def test_bytes_that_are_no_text_are_replaced(data: bytes, text: str) -> None:
     ],
     ids=steady_repr,
 )
-def test_what_json_has_no_form_for_is_refused(column: Any, why: str) -> None:
+def test_types_that_json_cannot_represent_are_refused(column: Any, why: str) -> None:
     with pytest.raises(RecordTypeError, match=why):
         json_texts(column)

@@ -1,4 +1,4 @@
-"""A column is written to the fields of a message that hold each of its values, and to no other."""
+"""Arrow columns as Protobuf messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.all_fields import FILES, KINDS, Fields
 
 INTEGERS = {"int32", "int64", "uint32", "uint64"}
 MOMENT = datetime.datetime(2026, 7, 1, 12, 0, 0, 123_456, tzinfo=datetime.UTC)
-TAKEN: list[tuple[Any, Any, set[str]]] = [
+ACCEPTED: list[tuple[Any, Any, set[str]]] = [
     (pa.bool_(), True, {"bool"}),
     (pa.int8(), 1, INTEGERS | {"float", "double", "enum"}),
     (pa.int16(), 1, INTEGERS | {"float", "double", "enum"}),
@@ -39,8 +39,10 @@ def encoded(column: Any) -> Encoded:
     return columns.converter(column.type)(column)
 
 
-@pytest.mark.parametrize(("kind", "cell", "fields"), TAKEN, ids=[str(kind) for kind, *_ in TAKEN])
-def test_a_field_that_would_change_a_value_is_refused(
+@pytest.mark.parametrize(
+    ("kind", "cell", "fields"), ACCEPTED, ids=[str(kind) for kind, *_ in ACCEPTED]
+)
+def test_a_field_type_that_would_change_a_value_is_refused(
     kind: Any, cell: Any, fields: set[str]
 ) -> None:
     for name in KINDS:
@@ -52,8 +54,8 @@ def test_a_field_that_would_change_a_value_is_refused(
         ):
             column = pa.array([{nest: value}], pa.struct([(nest, shape)]))
             if name in fields:
-                messages, faults = encoded(column)
-                assert faults == {}
+                messages, errors = encoded(column)
+                assert errors == {}
                 assert Fields.FromString(messages[0].as_py()) == message_of(Fields, {nest: value})
             else:
                 with pytest.raises(RecordTypeError, match=rf"{name}\S*: .* does not fit into a"):
@@ -69,12 +71,12 @@ def test_a_field_that_would_change_a_value_is_refused(
         ({"inner": 1}, r"inner: int64.* of type message all\.Inner"),
     ],
 )
-def test_a_column_without_a_field_of_its_shape_is_refused(row: Any, why: str) -> None:
+def test_a_column_without_a_matching_field_is_refused(row: Any, why: str) -> None:
     with pytest.raises(RecordTypeError, match=why):
         encoded(pa.array([row]))
 
 
-def test_a_number_that_a_field_has_no_room_for_is_the_fault_of_its_row() -> None:
-    messages, faults = encoded(pa.array([{"int32": 1}, {"int32": 2**40}, {"int32": None}, None]))
-    assert list(faults) == [1]
+def test_a_number_outside_the_range_of_its_field_is_an_error_of_its_row() -> None:
+    messages, errors = encoded(pa.array([{"int32": 1}, {"int32": 2**40}, {"int32": None}, None]))
+    assert list(errors) == [1]
     assert [message.is_valid for message in messages] == [True, False, True, False]

@@ -1,4 +1,4 @@
-"""What a registry is asked, how often, as whom, and what its refusals become"""
+"""Requests to a schema registry: caching, retries, authentication and errors."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_a_schema_is_registered_once(fake: FakeRegistry) -> None:
     assert fake.asked[0].body == {"schema": ORDER.text}
 
 
-def test_what_was_not_used_for_longest_is_asked_for_again(fake: FakeRegistry) -> None:
+def test_the_least_recently_used_schema_leaves_the_cache(fake: FakeRegistry) -> None:
     registry = SchemaRegistry(fake.url, cache_size=2)
     for subject in ("a", "b", "a", "c", "a", "b"):
         registry.register(subject, ORDER)
     assert [path.split("/")[2] for path in fake.paths()] == ["a", "b", "c", "b"]
 
 
-def test_types_and_references_are_told(fake: FakeRegistry) -> None:
+def test_schema_types_and_references_are_sent(fake: FakeRegistry) -> None:
     reference = SchemaReference("shop.Who", "who", 3)
     schema = Schema("{}", "JSON", (reference,))
     SchemaRegistry(fake.url).register("a b/c", schema, normalize=True)
@@ -66,14 +66,14 @@ def test_types_and_references_are_told(fake: FakeRegistry) -> None:
     assert (found.id, found.version) == (1, 1)
 
 
-def test_what_is_not_there(fake: FakeRegistry) -> None:
+def test_a_missing_subject_or_schema_is_reported_without_retries(fake: FakeRegistry) -> None:
     registry = SchemaRegistry(fake.url)
     with pytest.raises(SchemaNotFoundError, match="Subject 'orders-value' not found") as raised:
         registry.latest("orders-value")
     assert (raised.value.status, raised.value.code) == (404, 40401)
     with pytest.raises(SchemaNotFoundError, match="Schema not found"):
         registry.look_up("orders-value", ORDER)
-    assert len(fake.asked) == 2  # such an answer is final
+    assert len(fake.asked) == 2  # not retried
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_is_not_there(fake: FakeRegistry) -> None:
         (5, ""),
     ],
 )
-def test_differences_are_told_in_one_line_of_bounded_length(
+def test_incompatibilities_are_reported_in_one_short_line(
     fake: FakeRegistry, messages: Any, end: str
 ) -> None:
     fake.odd = lambda asked: (
@@ -100,15 +100,15 @@ def test_differences_are_told_in_one_line_of_bounded_length(
     )
     with pytest.raises(IncompatibleSchemaError) as raised:
         SchemaRegistry(fake.url).register("orders-value", ORDER)
-    said = str(raised.value)
-    assert said.startswith("subject 'orders-value': schema registry http://localhost:")
-    assert said.endswith(end)
-    assert said.isprintable()
-    assert len(said) < 2500
+    message = str(raised.value)
+    assert message.startswith("subject 'orders-value': schema registry http://localhost:")
+    assert message.endswith(end)
+    assert message.isprintable()
+    assert len(message) < 2500
     assert not raised.value.retriable
 
 
-def test_latest_is_asked_for_again_when_it_is_too_old(fake: FakeRegistry) -> None:
+def test_the_latest_version_is_fetched_again_after_its_max_age(fake: FakeRegistry) -> None:
     registry = SchemaRegistry(fake.url)
     fake.register("s", {"schema": "1"})
     assert registry.latest("s").schema.text == "1"
@@ -119,16 +119,14 @@ def test_latest_is_asked_for_again_when_it_is_too_old(fake: FakeRegistry) -> Non
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_what_may_pass_is_tried_again(fake: FakeRegistry, status: int) -> None:
+def test_temporary_errors_are_retried(fake: FakeRegistry, status: int) -> None:
     answers = [(status, {"error_code": 50003, "message": "not now"})] * 2
     fake.odd = lambda _: answers.pop() if answers else None
     assert SchemaRegistry(fake.url).register("s", ORDER).id == 1
     assert len(fake.asked) == 3
 
 
-def test_trying_ends_with_the_time_and_an_answer_says_more(fake: FakeRegistry) -> None:
-    """The registry refuses, and is silent then."""
-
+def test_retries_end_at_the_timeout_and_report_the_last_answer(fake: FakeRegistry) -> None:
     def refuse_once(_: object) -> tuple[int, bytes]:
         if len(fake.asked) > 1:
             time.sleep(1.0)
@@ -142,11 +140,11 @@ def test_trying_ends_with_the_time_and_an_answer_says_more(fake: FakeRegistry) -
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(401, "credentials"), (403, "may not"), (422, "invalid")]
+    ("status", "message"), [(401, "credentials"), (403, "may not"), (422, "invalid")]
 )
-def test_other_refusals_are_final(fake: FakeRegistry, status: int, words: str) -> None:
+def test_permanent_errors_are_not_retried(fake: FakeRegistry, status: int, message: str) -> None:
     fake.odd = lambda _: (status, {"error_code": status, "message": "\x1b[31mno"})
-    with pytest.raises(RegistryError, match=words) as raised:
+    with pytest.raises(RegistryError, match=message) as raised:
         SchemaRegistry(fake.url).register("s", ORDER)
     assert "\x1b" not in str(raised.value)
     assert len(fake.asked) == 1
@@ -163,14 +161,14 @@ def test_other_refusals_are_final(fake: FakeRegistry, status: int, words: str) -
         b'{"id": 1, "schema": "{}", "references": [5]}',
     ],
 )
-def test_an_answer_that_is_none(fake: FakeRegistry, body: bytes) -> None:
+def test_an_invalid_answer_is_refused(fake: FakeRegistry, body: bytes) -> None:
     fake.odd = lambda _: (200, body)
     registry = SchemaRegistry(fake.url, timeout_ms=2000)
     with pytest.raises(RegistryError, match="is this its address"):
         registry.latest("s") if b"schema" in body else registry.register("s", ORDER)
 
 
-def test_no_thread_waits_for_the_time_of_another(fake: FakeRegistry) -> None:
+def test_a_thread_waits_no_longer_than_its_own_timeout(fake: FakeRegistry) -> None:
     fake.register("known", {"schema": '"string"'})
     registry = SchemaRegistry(fake.url, request_timeout_ms=1000, timeout_ms=1000)
     registry.latest("known")
@@ -194,8 +192,8 @@ def test_no_thread_waits_for_the_time_of_another(fake: FakeRegistry) -> None:
     assert len(fake.asked) == 3
 
 
-def test_a_question_that_was_interrupted_is_asked_by_another(fake: FakeRegistry) -> None:
-    """What one thread breaks off, a token of the application's for instance, ends no other."""
+def test_an_interrupted_request_is_repeated_by_another_thread(fake: FakeRegistry) -> None:
+    """An exception in the token function of one thread does not fail the others."""
     asking, go_on = threading.Event(), threading.Event()
 
     def token() -> str:
@@ -208,27 +206,27 @@ def test_a_question_that_was_interrupted_is_asked_by_another(fake: FakeRegistry)
     fake.register("s", {"schema": '"string"'})
     registry = SchemaRegistry(fake.url, token=token)
     with ThreadPoolExecutor(2) as pool:
-        broken_off = pool.submit(registry.latest, "s")
+        interrupted = pool.submit(registry.latest, "s")
         asking.wait()
         second = pool.submit(registry.latest, "s")
         go_on.set()
-        assert isinstance(broken_off.exception(), KeyboardInterrupt)
+        assert isinstance(interrupted.exception(), KeyboardInterrupt)
         assert second.result().id == 1
     assert len(fake.asked) == 1
 
 
-def test_addresses_are_tried_in_turn(fake: FakeRegistry) -> None:
+def test_the_next_address_is_tried_when_one_fails(fake: FakeRegistry) -> None:
     registry = SchemaRegistry(f"http://127.0.0.1:{free_port()}, {fake.url}")
     assert registry.register("s", ORDER).id == 1
     assert registry.register("t", ORDER).id == 1
     assert len(fake.asked) == 2
 
 
-def told(fake: FakeRegistry) -> str | None:
+def authorization(fake: FakeRegistry) -> str | None:
     return fake.asked[-1].headers.get("authorization")
 
 
-def test_credentials(fake: FakeRegistry) -> None:
+def test_credentials_become_the_authorization_header(fake: FakeRegistry) -> None:
     with_login = fake.url.replace("//", "//me:pa%73s@")
     written = base64.b64encode("me:grün €".encode()).decode()
     for url, options, header in (
@@ -239,10 +237,10 @@ def test_credentials(fake: FakeRegistry) -> None:
         (fake.url, {"token": "abc"}, "Bearer abc"),
     ):
         SchemaRegistry(url, **options).register("s", ORDER)  # type: ignore[arg-type]
-        assert told(fake) == header
+        assert authorization(fake) == header
 
 
-def test_tokens_of_an_issuer_are_used_until_they_are_old(
+def test_tokens_of_an_issuer_are_reused_until_they_expire(
     fake: FakeRegistry, tmp_path: Path
 ) -> None:
     certificates = Certificates(tmp_path)
@@ -252,7 +250,7 @@ def test_tokens_of_an_issuer_are_used_until_they_are_old(
         registry = SchemaRegistry(fake.url, token=token)
         registry.register("s", ORDER)
         registry.register("t", ORDER)
-        assert str(told(fake)).startswith("Bearer ")
+        assert str(authorization(fake)).startswith("Bearer ")
         assert issuer.issued == 1
         assert issuer.scopes == [["registry"]]
         issuer.clients.clear()
@@ -261,28 +259,28 @@ def test_tokens_of_an_issuer_are_used_until_they_are_old(
             refused.register("u", ORDER)
 
 
-def test_each_address_has_a_login_of_its_own(fake: FakeRegistry) -> None:
-    """An address without one takes that of another."""
+def test_each_address_has_its_own_login(fake: FakeRegistry) -> None:
+    """An address without a login uses that of another address."""
     fake.odd = lambda _: (503, b"") if len(fake.asked) < 3 else None
     urls = [fake.url.replace("//", f"//{login}") for login in ("me:1@", "", "you:2@")]
     registry = SchemaRegistry(urls)
-    for asks in (registry, copy.copy(registry), SchemaRegistry(",".join(urls))):
+    for client in (registry, copy.copy(registry), SchemaRegistry(",".join(urls))):
         fake.asked.clear()
-        asks.register("s", ORDER)
+        client.register("s", ORDER)
         logins = [asked.headers["authorization"].removeprefix("Basic ") for asked in fake.asked]
         assert [base64.b64decode(login) for login in logins] == [b"me:1", b"you:2", b"you:2"]
     SchemaRegistry(urls, username="other", password="3").register("s", ORDER)
-    assert told(fake) == "Basic " + base64.b64encode(b"other:3").decode()
+    assert authorization(fake) == "Basic " + base64.b64encode(b"other:3").decode()
 
 
-@pytest.mark.parametrize("told", [("old", 1.0), 5])
-def test_a_token_that_is_none_is_one_of_the_registry(fake: FakeRegistry, told: Any) -> None:
+@pytest.mark.parametrize("token", [("old", 1.0), 5])
+def test_an_error_about_an_invalid_token_names_the_registry(fake: FakeRegistry, token: Any) -> None:
     with pytest.raises(RegistryError, match=r"schema registry: the (token|provider)") as raised:
-        SchemaRegistry(fake.url, token=lambda: told).latest("s")
+        SchemaRegistry(fake.url, token=lambda: token).latest("s")
     assert "OAUTHBEARER" not in str(raised.value)
 
 
-def test_a_certificate_that_is_not_trusted_is_told_at_once(
+def test_an_untrusted_certificate_is_not_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     certificates = Certificates(tmp_path)
@@ -291,24 +289,24 @@ def test_a_certificate_that_is_not_trusted_is_told_at_once(
             SchemaRegistry(fake.url, timeout_ms=1000).register("s", ORDER)
         assert not raised.value.retriable
         assert [line for line in caplog.records if line.name == "kprod.schema"] == []
-        nobody = f"https://localhost:{free_port()}"
+        unreachable = f"https://localhost:{free_port()}"
         with pytest.raises(RegistryError):
-            SchemaRegistry(f"{nobody},{fake.url}", timeout_ms=300).register("s", ORDER)
+            SchemaRegistry(f"{unreachable},{fake.url}", timeout_ms=300).register("s", ORDER)
         assert "trying again" in caplog.text, "the other address may answer later"
 
 
-def test_a_certificate_that_is_not_trusted_leaves_other_addresses(tmp_path: Path) -> None:
+def test_after_an_untrusted_certificate_the_next_address_is_tried(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     with (
-        FakeRegistry(certfile=certificates.of_another_authority("localhost")) as strange,
+        FakeRegistry(certfile=certificates.of_another_authority("localhost")) as untrusted,
         FakeRegistry(certfile=certificates.server) as fake,
     ):
-        registry = SchemaRegistry([strange.url, fake.url], ssl_cafile=certificates.ca)
+        registry = SchemaRegistry([untrusted.url, fake.url], ssl_cafile=certificates.ca)
         assert registry.register("s", ORDER).id == 1
-        assert strange.asked == []
+        assert untrusted.asked == []
 
 
-def test_a_pickle_has_where_the_secrets_are_and_no_secret(
+def test_a_pickle_has_references_to_secrets_but_no_secrets(
     fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = "-----BEGIN PRIVATE KEY-----\ncanary-1\n-----END PRIVATE KEY-----\n"
@@ -322,13 +320,13 @@ def test_a_pickle_has_where_the_secrets_are_and_no_secret(
             pickle.dumps(registry)
         assert "canary" not in repr(registry) + repr(vars(copy.deepcopy(registry)))
     monkeypatch.setenv("REGISTRY_PASSWORD", "pass")
-    asks = SchemaRegistry(fake.url, username="me", password=FromEnvironment("REGISTRY_PASSWORD"))
-    pickle.loads(pickle.dumps(asks)).register("s", ORDER)
-    assert told(fake) == "Basic bWU6cGFzcw=="
+    client = SchemaRegistry(fake.url, username="me", password=FromEnvironment("REGISTRY_PASSWORD"))
+    pickle.loads(pickle.dumps(client)).register("s", ORDER)
+    assert authorization(fake) == "Basic bWU6cGFzcw=="
 
 
 @pytest.mark.parametrize(
-    ("url", "options", "said"),
+    ("url", "options", "message"),
     [
         ("localhost:8081", {}, "expected http://"),
         ([], {}, "got none"),
@@ -347,15 +345,15 @@ def test_a_pickle_has_where_the_secrets_are_and_no_secret(
         ("https://h", {"ssl_cafile": "/nowhere"}, "ssl_cafile: cannot read"),
     ],
 )
-def test_options_that_cannot_be(url: Any, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as raised:
+def test_invalid_options_are_refused(url: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
         SchemaRegistry(url, **options)
     assert "canary" not in str(raised.value)
     assert raised.value.__context__ is None or "canary" not in str(raised.value.__context__)
 
 
 def test_an_answer_too_long_for_a_schema_is_not_parsed(fake: FakeRegistry) -> None:
-    """A list takes thirty times the memory of its text. A schema may have a megabyte."""
+    """A parsed list takes thirty times the memory of its text."""
     fake.register("long", {"schema": json.dumps({"type": "string", "doc": "\u00e9" * 170_000})})
     assert len(SchemaRegistry(fake.url).latest("long").schema.text) > 1_000_000
     fake.odd = lambda _asked: (200, b"[" + b"[]," * 6_000_000 + b"[]]")
@@ -370,8 +368,8 @@ def test_an_answer_too_long_for_a_schema_is_not_parsed(fake: FakeRegistry) -> No
     assert used < 64 * 1024 * 1024  # 18 MB of them are the answer itself
 
 
-def test_headers_are_text_or_asked_for(fake: FakeRegistry, monkeypatch: Any) -> None:
-    """A pickle has where they are, and the names of a cluster and a pool, which are no secrets."""
+def test_header_values_are_text_or_references(fake: FakeRegistry, monkeypatch: Any) -> None:
+    """A pickle has the references, and headers that are no secrets, such as a cluster's name."""
     headers: dict[str, Any] = {
         "X-Api-Key": FromEnvironment("REGISTRY_KEY"),
         "target-sr-cluster": "lsrc-1",

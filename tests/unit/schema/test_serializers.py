@@ -1,4 +1,4 @@
-"""Objects become Avro, Protobuf and JSON with the id of their schema before them, or in a header"""
+"""Avro, Protobuf and JSON Schema serializers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def written(schema: Any, value: Any) -> bytes:
     return buffer.getvalue()
 
 
-def test_avro(fake: FakeRegistry, registry: SchemaRegistry) -> None:
+def test_avro_follows_its_schema_id(fake: FakeRegistry, registry: SchemaRegistry) -> None:
     serializer = AvroSerializer(registry, ORDER)
     for topic in ("orders", "more"):
         encoded = serializer.serialize(topic, [], VALUE)
@@ -72,14 +72,14 @@ def test_avro(fake: FakeRegistry, registry: SchemaRegistry) -> None:
         ({"subject": lambda *given: "/".join(map(str, given))}, "orders/False/shop.Order"),
     ],
 )
-def test_subjects(
+def test_the_subject_follows_the_naming_strategy(
     fake: FakeRegistry, registry: SchemaRegistry, options: dict[str, Any], subject: str
 ) -> None:
     AvroSerializer(registry, ORDER, **options).serialize("orders", [], {"id": 7})
     assert list(fake.subjects) == [subject]
 
 
-def test_a_schema_that_is_not_registered_is_not(
+def test_without_auto_register_an_unknown_schema_is_an_error(
     fake: FakeRegistry, registry: SchemaRegistry
 ) -> None:
     serializer = AvroSerializer(registry, ORDER, auto_register=False)
@@ -90,7 +90,7 @@ def test_a_schema_that_is_not_registered_is_not(
     assert serializer.serialize("orders", [], {"id": 7, "note": "x"}) is not None
 
 
-def test_the_latest_version_is_written(fake: FakeRegistry, registry: SchemaRegistry) -> None:
+def test_the_latest_registered_schema_is_used(fake: FakeRegistry, registry: SchemaRegistry) -> None:
     fake.register("orders-value", {"schema": json.dumps(ORDER)})
     newer = {**ORDER, "fields": [*ORDER["fields"], {"name": "sum", "type": "int", "default": 5}]}
     fake.register("orders-value", {"schema": json.dumps(newer)})
@@ -101,10 +101,10 @@ def test_the_latest_version_is_written(fake: FakeRegistry, registry: SchemaRegis
     assert without_schema.serialize("orders", [], VALUE) == encoded
 
 
-def test_the_latest_schema_is_asked_for_when_it_is_too_old(
+def test_the_latest_schema_is_fetched_again_after_its_max_age(
     fake: FakeRegistry, registry: SchemaRegistry
 ) -> None:
-    """Also by a topic that began with what the registry had told for another one."""
+    """Also for a topic that began with the cached answer of another one."""
     fake.register("shop.Order", {"schema": json.dumps(ORDER)})
     serializer = AvroSerializer(
         registry, ORDER, use_latest_version=True, latest_max_age_ms=1000, subject="record_name"
@@ -128,10 +128,10 @@ DEEP = "[" * 100_000
         *((kind, '"int"') for kind in (AvroSerializer, JsonSchemaSerializer)),
     ],
 )
-def test_what_a_registry_has_may_be_no_schema(
+def test_an_invalid_schema_in_the_registry_is_reported_in_one_short_line(
     fake: FakeRegistry, registry: SchemaRegistry, kind: Any, text: str
 ) -> None:
-    """Its text is told in one line; the last two refer to what is no schema."""
+    """The last two refer to an invalid schema."""
     reference = {"name": "R", "subject": "r", "version": 1}
     fake.register("r", {"schema": DEEP})
     fake.register("orders-value", {"schema": text, "references": [reference]})
@@ -141,7 +141,7 @@ def test_what_a_registry_has_may_be_no_schema(
     assert len(str(raised.value)) < 1200
 
 
-def test_references_are_followed(fake: FakeRegistry, registry: SchemaRegistry) -> None:
+def test_avro_references_are_resolved(fake: FakeRegistry, registry: SchemaRegistry) -> None:
     fake.register("customers", {"schema": json.dumps(CUSTOMER)})
     references = [SchemaReference("shop.Customer", "customers", 1)]
     serializer = AvroSerializer(registry, SALE, references=references)
@@ -157,7 +157,7 @@ def json_schema(fake: FakeRegistry, subject: str, schema: Any, **more: Any) -> N
     fake.register(subject, {"schema": json.dumps(schema), "schemaType": "JSON", **more})
 
 
-def test_json_schema(fake: FakeRegistry, registry: SchemaRegistry) -> None:
+def test_json_values_are_validated(fake: FakeRegistry, registry: SchemaRegistry) -> None:
     json_schema(fake, "customers", {"type": "string"})
     schema = {"title": "Sale", "properties": {"who": {"$ref": "customer.json"}}}
     references = [SchemaReference("customer.json", "customers", 1)]
@@ -173,11 +173,11 @@ def test_json_schema(fake: FakeRegistry, registry: SchemaRegistry) -> None:
     assert list(fake.subjects) == ["customers", "t-Sale"]
     with pytest.raises(Exception, match="5 is not of type 'string'"):
         serializer.serialize("t", [], Sale(5))
-    careless = JsonSchemaSerializer(registry, schema, references=references, validate=False)
-    assert careless.serialize("t", [], {"who": 5}) == b'\0\0\0\0\2{"who":5}'
+    unchecked = JsonSchemaSerializer(registry, schema, references=references, validate=False)
+    assert unchecked.serialize("t", [], {"who": 5}) == b'\0\0\0\0\2{"who":5}'
 
 
-def test_references_of_json_count_from_the_schema_that_has_them(
+def test_json_references_are_relative_to_their_schema(
     fake: FakeRegistry, registry: SchemaRegistry
 ) -> None:
     shop = "https://shop.example"
@@ -199,7 +199,7 @@ def test_references_of_json_count_from_the_schema_that_has_them(
         odd.serialize("odd", [], {})
 
 
-def test_protobuf(fake: FakeRegistry, registry: SchemaRegistry) -> None:
+def test_protobuf_follows_its_schema_id(fake: FakeRegistry, registry: SchemaRegistry) -> None:
     serializer = ProtobufSerializer(registry, Order)
     message = Order(id=5, buyer=Customer(name="a"))
     expected = b"\0\0\0\0\2" + b"\x02\x02" + message.SerializeToString()  # the second of its file
@@ -219,12 +219,12 @@ def test_protobuf(fake: FakeRegistry, registry: SchemaRegistry) -> None:
 @pytest.mark.parametrize(
     ("path", "encoded"), [([0], b"\0"), ([1], b"\2\2"), ([1, 0], b"\4\2\0"), ([100], b"\2\xc8\1")]
 )
-def test_paths_to_messages(path: list[int], encoded: bytes) -> None:
+def test_message_indexes_are_encoded_as_confluent_does(path: list[int], encoded: bytes) -> None:
     assert message_indexes(path) == encoded
 
 
 @pytest.mark.parametrize("guids", [False, True])
-def test_an_id_in_a_header(guids: bool) -> None:
+def test_the_schema_id_can_be_in_a_header(guids: bool) -> None:
     with FakeRegistry(guids=guids) as fake:
         serializer = ProtobufSerializer(SchemaRegistry(fake.url), Order, id_in="header")
         headers: list[tuple[str, bytes]] = [("mine", b"1"), ("__value_schema_id", b"old")]
@@ -242,7 +242,7 @@ def test_an_id_in_a_header(guids: bool) -> None:
             serializer.serialize("orders", None, Order(id=5))
 
 
-def test_a_pickle_asks_again(fake: FakeRegistry, registry: SchemaRegistry) -> None:
+def test_a_pickle_registers_its_schema_again(fake: FakeRegistry, registry: SchemaRegistry) -> None:
     serializer = AvroSerializer(registry, ORDER)
     encoded = serializer.serialize("orders", [], {"id": 7, "note": "x"})
     again = pickle.loads(pickle.dumps(serializer))
@@ -254,7 +254,7 @@ LATEST: dict[str, Any] = {"use_latest_version": True}
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (AvroSerializer, "a schema is needed unless use_latest_version"),
         (lambda r: AvroSerializer(r, "{"), "the text is not JSON"),
@@ -270,8 +270,8 @@ LATEST: dict[str, Any] = {"use_latest_version": True}
         (lambda r: AvroSerializer(r, '"int"', subject="record_name").fixed("t"), "with a name"),
     ],
 )
-def test_options_that_cannot_be(registry: SchemaRegistry, make: Any, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_invalid_options_are_refused(registry: SchemaRegistry, make: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         make(registry)
 
 
@@ -306,13 +306,13 @@ UNREADABLE: list[Any] = [7, {"domainRules": 7}, {"domainRules": [7]}]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rules", FOR_WRITERS)
-def test_rules_that_a_writer_has_to_apply_are_refused(
+def test_schema_rules_for_writers_are_refused(
     fake: FakeRegistry, registry: SchemaRegistry, kind: str, rules: Any
 ) -> None:
     make, schema, value = KINDS[kind]
     fake.register("orders-value", {**schema, "ruleSet": rules})
     serializer = make(registry, use_latest_version=True)
-    for _ in range(2):  # the answer is known the second time
+    for _ in range(2):  # the second time from the cache
         with pytest.raises(ConfigError, match=r"'orders-value'.* rule 'hide' \((ENCRYPT|CEL)\)"):
             serializer.serialize("orders", [], value)
     with pytest.raises(ConfigError, match="'hide'"):
@@ -320,7 +320,7 @@ def test_rules_that_a_writer_has_to_apply_are_refused(
 
 
 @pytest.mark.parametrize("rules", [*FOR_READERS, *UNREADABLE])
-def test_rules_of_readers_are_left_to_them_and_what_cannot_be_read_is_refused(
+def test_schema_rules_for_readers_are_ignored_and_unreadable_rules_refused(
     fake: FakeRegistry, registry: SchemaRegistry, rules: Any
 ) -> None:
     metadata = {"properties": {"owner": "shop"}, "sensitive": ["owner"]}
@@ -335,10 +335,10 @@ def test_rules_of_readers_are_left_to_them_and_what_cannot_be_read_is_refused(
 
 
 @pytest.mark.parametrize("method", ["register", "look up"])
-def test_rules_that_a_registry_adds_to_a_schema_are_refused(
+def test_schema_rules_that_the_registry_adds_are_refused(
     fake: FakeRegistry, registry: SchemaRegistry, method: str
 ) -> None:
-    """A registry copies the rules of the version before, and tells them in its answer."""
+    """A registry copies the rules of the previous version and returns them."""
     fake.odd = lambda _asked: (200, {"id": 1, "version": 2, "ruleSet": {"domainRules": [rule()]}})
     serializer = AvroSerializer(registry, ORDER, auto_register=method == "register")
     with pytest.raises(ConfigError, match="'hide'"):
@@ -347,7 +347,7 @@ def test_rules_that_a_registry_adds_to_a_schema_are_refused(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("other", KINDS)
-def test_a_subject_of_another_kind_of_schema_is_refused(
+def test_a_subject_with_another_schema_type_is_refused(
     fake: FakeRegistry, registry: SchemaRegistry, kind: str, other: str
 ) -> None:
     make, _, value = KINDS[kind]
@@ -361,7 +361,7 @@ def test_a_subject_of_another_kind_of_schema_is_refused(
 
 
 @pytest.mark.parametrize("kind", ["avro", "json"])
-def test_a_reference_to_another_kind_of_schema_is_refused(
+def test_a_reference_to_another_schema_type_is_refused(
     fake: FakeRegistry, registry: SchemaRegistry, kind: str
 ) -> None:
     make, _, value = KINDS[kind]
@@ -374,10 +374,10 @@ def test_a_reference_to_another_kind_of_schema_is_refused(
 
 @pytest.mark.parametrize("name", ["shop.Customer", "customer.avsc", "Customer"])
 @pytest.mark.parametrize("first", ["to", "buyer"])
-def test_avro_references_define_the_types_within_them(
+def test_types_nested_in_avro_references_are_defined(
     fake: FakeRegistry, registry: SchemaRegistry, name: str, first: str
 ) -> None:
-    """A reference may have any name, and what it defines may be used before it or after."""
+    """A reference may have any name. Its types may be used before or after it."""
     address = record("Address", city="string")
     fake.register(
         "customer", {"schema": json.dumps(record("Customer", home=address, work="Address"))}
@@ -394,8 +394,8 @@ def test_avro_references_define_the_types_within_them(
     assert serializer.serialize("sales", [], value) == b"\0\0\0\0\2" + expected
 
 
-def test_avro_references_that_share_types(fake: FakeRegistry, registry: SchemaRegistry) -> None:
-    """Each of them defines the address; that is one type, unless the definitions differ."""
+def test_avro_references_may_share_types(fake: FakeRegistry, registry: SchemaRegistry) -> None:
+    """Both define the address."""
     address = record("Address", city="string")
     fake.register("customer", {"schema": json.dumps(record("Customer", home=address))})
     fake.register("shop", {"schema": json.dumps(record("Shop", place=address))})
@@ -426,10 +426,9 @@ def test_avro_references_that_share_types(fake: FakeRegistry, registry: SchemaRe
         serializer(2).serialize("sales", [], value)
 
 
-def test_json_references_of_one_name_are_refused(
+def test_json_references_with_the_same_name_are_refused(
     fake: FakeRegistry, registry: SchemaRegistry
 ) -> None:
-    """Two schemas that mean other things by one name cannot both be right."""
     person = {"properties": {"at": {"$ref": "place.json"}}}
     there = {"name": "place.json", "subject": "village", "version": 1}
     json_schema(fake, "town", {"type": "string"})
@@ -447,10 +446,10 @@ def test_json_references_of_one_name_are_refused(
         serializer.serialize("sales", [], {"at": "Ulm", "of": {"at": 7}})
 
 
-def test_protobuf_files_that_every_registry_knows(
+def test_protobuf_files_known_to_every_registry_are_not_registered(
     fake: FakeRegistry, registry: SchemaRegistry
 ) -> None:
-    """``google/type`` and ``confluent`` as ``google/protobuf``: no subject, no reference."""
+    """``google/type`` and ``confluent``, as ``google/protobuf``."""
     pool = DescriptorPool()
     bill = FileDescriptorProto(name="shop/bill.proto", package="shop", syntax="proto3")
     message = bill.message_type.add(name="Bill")
@@ -477,10 +476,10 @@ def test_protobuf_files_that_every_registry_knows(
         *(("float", number) for number in (1e300, 2**128)),
     ],
 )
-def test_a_number_that_the_schema_has_no_room_for(
+def test_a_number_outside_the_range_of_its_avro_type_is_refused(
     registry: SchemaRegistry, kind: str, number: Any
 ) -> None:
-    """fastavro writes it, and a reader in Java reads another one."""
+    """fastavro writes it, and a Java reader gets another number."""
     inner = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": kind}]}
     other = {"type": "record", "name": "Other", "fields": [{"name": "y", "type": "double"}]}
     again = {"name": "next", "type": ["null", "R"]}
@@ -499,8 +498,8 @@ def test_a_number_that_the_schema_has_no_room_for(
     for within, value in places:
         schema = {"type": "record", "name": "R", "fields": [{"name": "f", "type": within}, again]}
         data = {"f": value, "next": {"f": number, "next": None} if value is None else None}
-        said = f"does not fit into an Avro {kind}|do not match"
-        with pytest.raises((ValueError, OverflowError), match=said):
+        message = f"does not fit into an Avro {kind}|do not match"
+        with pytest.raises((ValueError, OverflowError), match=message):
             AvroSerializer(registry, schema).serialize("t", [], data)
 
 
@@ -514,7 +513,7 @@ def test_a_number_that_the_schema_has_no_room_for(
         (["null", "float"], float("inf")),
     ],
 )
-def test_another_type_of_a_union_has_room(
+def test_a_union_uses_the_branch_whose_range_holds_the_number(
     registry: SchemaRegistry, branches: Any, data: Any
 ) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "f", "type": branches}]}
@@ -523,8 +522,8 @@ def test_another_type_of_a_union_has_room(
 
 
 @pytest.mark.parametrize("data", [b"data", b"x" * 300])
-def test_bytes_as_a_whole_have_no_length(registry: SchemaRegistry, data: bytes) -> None:
-    """As those of Confluent's serializers: their readers take all that follows the id."""
+def test_top_level_avro_bytes_have_no_length_prefix(registry: SchemaRegistry, data: bytes) -> None:
+    """As with Confluent's serializers."""
     for schema in ('"bytes"', '{"type": "bytes"}'):
         written = AvroSerializer(registry, schema).serialize("t", [], data)
         assert (written or b"")[5:] == data
@@ -542,7 +541,7 @@ def test_bytes_as_a_whole_have_no_length(registry: SchemaRegistry, data: bytes) 
         ({"const": 1.0}, 1, True),
     ],
 )
-def test_numbers_are_held_to_a_json_schema_with_all_their_digits(
+def test_json_schema_rules_compare_exact_decimal_numbers(
     registry: SchemaRegistry, rule: dict[str, Any], number: float, fits: bool
 ) -> None:
     schema = {"type": "object", "properties": {"x": {"type": "number", **rule}}}
