@@ -17,7 +17,7 @@ from kprod.spark.executor_producer import process_cache
 from tests.spark.driver_process import ROOT, SETTINGS
 from tests.support.tier import FULL
 
-# Minutes of whole clusters have no small size: only make campaign runs them.
+# Only make campaign runs these: they take minutes.
 collect_ignore = (
     []
     if os.environ.get("KPROD_CAMPAIGN") == "long"
@@ -29,9 +29,8 @@ collect_ignore = (
     ]
 )
 
-# Three JVMs start on what may be two cores, and run for seconds: a quick compiler and one collector
-# thread for each is several times faster than what a server would want. Verifying the classes of
-# jars that nobody has changed is a sixth of a start.
+# JVMs that run for seconds: a quick compiler, one collector thread, and no verification of the jars
+# start several times faster than the defaults.
 SHORT_LIVED = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
@@ -48,7 +47,7 @@ CLUSTER = {
 
 @pytest.fixture(scope="module", autouse=True)
 def no_producer_outlives_its_brokers() -> Iterator[None]:
-    """One left behind would knock at ports that are other tests' by then, and fill their logs."""
+    """An open one would connect to ports that later tests use."""
     yield
     process_cache().close()
 
@@ -76,10 +75,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def _remove_sandbox(application: str) -> None:
-    """The executors' logs: Spark keeps them in its home, for ever."""
+    """Remove the executors' logs: Spark keeps them in its home."""
     work = Path(os.environ["SPARK_HOME"], "work")
     shutil.rmtree(work / application, ignore_errors=True)
-    with suppress(OSError):  # someone else's are there
+    with suppress(OSError):  # others' logs are there
         work.rmdir()
 
 

@@ -1,4 +1,4 @@
-"""Spark drivers as processes of their own, so that they can be killed, and judged."""
+"""Spark drivers as separate processes, which can be killed."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def program(
     stderr: int | IO[str] = subprocess.PIPE,
     python: str | Path = sys.executable,
 ) -> subprocess.Popen[str]:
-    """A program that makes its Spark session itself.
+    """A program with its own Spark session.
 
-    A pipe that nobody reads fills up with what Spark logs, and then stops the program: one that
-    lives longer than a call of ``finished`` needs a file for ``stderr``.
+    A pipe that is not read fills up with Spark's logs, and then blocks the program. Without
+    ``finished``, use a file for ``stderr``.
     """
     environment = os.environ | {"PYSPARK_PYTHON": str(python), "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
@@ -59,11 +59,11 @@ def program(
 
 
 def finished(driver: subprocess.Popen[str]) -> dict[str, Any]:
-    """What the driver printed last."""
+    """The JSON in the last line that the driver printed."""
     out, err = driver.communicate(timeout=900)
     assert driver.returncode == 0, err[-4_000:]
-    told: dict[str, Any] = json.loads(out.splitlines()[-1])
-    return told
+    printed: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return printed
 
 
 def values(servers: str, topic: str) -> Counter[bytes | None]:
@@ -78,8 +78,7 @@ def every_row(rows: int) -> Counter[bytes | None]:
 def standalone(folder: Path) -> Iterator[str]:
     """A standalone master with two workers: its address.
 
-    The workers are on two hosts, as Spark sees it: it starts no copy of a slow task on the host
-    that the task is on.
+    The workers have two host names: Spark starts no speculative copy of a task on its own host.
     """
     home = Path(pyspark.__file__).parent
     command = [str(home / "bin" / "spark-class"), "org.apache.spark.deploy"]

@@ -1,4 +1,4 @@
-"""A folder of text files that streams read, a file for each micro-batch, and what writes them."""
+"""A folder of text files for streams, a file for each micro-batch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ HOUR = 3_600
 class Lines:
     """Its lines are "row 0", "row 1" and so on, over all files.
 
-    Each file is a second younger for each line before it: Spark takes files by their age, and twins
-    in any order.
+    Each file has its own time: Spark reads files in the order of their ages.
     """
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
@@ -27,7 +26,7 @@ class Lines:
         self._made = time.time() - HOUR
 
     def add(self, rows: int) -> None:
-        """One more file, which a query that runs finds whole."""
+        """Add a file atomically."""
         lines = "".join(f"row {self._rows + n}\n" for n in range(rows))
         name = f"{self._rows:06}.txt"
         written = self.folder.parent / name
@@ -42,7 +41,7 @@ class Lines:
 
 
 def pour(stream: DataFrame, into: Any, checkpoint: Path, mode: str = "append") -> None:
-    """Write all that is there: by a function for ``foreachBatch``, or the source with options."""
+    """Write all rows, by a function for ``foreachBatch`` or by the data source with options."""
     writer = stream.writeStream.outputMode(mode).trigger(availableNow=True)
     sink = writer.foreachBatch(into) if callable(into) else writer.format("kprod").options(**into)
     sink.option("checkpointLocation", str(checkpoint)).start().awaitTermination()

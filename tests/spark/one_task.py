@@ -1,4 +1,4 @@
-"""One task of a job without Spark: what it reports, and what it has written."""
+"""One task of a job without Spark: its report, and the stored records."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kprod.spark import partition_writer
 def report_of(servers: str, topic: str | None, items: Any, **options: Any) -> dict[str, Any]:
     """The report of a task that writes these record batches, or other items."""
     (report,) = partition_writer(topic, bootstrap_servers=servers, **options)(iter(items))
-    told: dict[str, Any] = report if isinstance(report, dict) else report.to_pylist()[0]
-    return told
+    found: dict[str, Any] = report if isinstance(report, dict) else report.to_pylist()[0]
+    return found
 
 
 def stored(servers: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:

@@ -1,4 +1,4 @@
-"""Environments of their own, for what the usual one cannot have beside the rest."""
+"""Separate Python environments."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def python_with(name: str, *requirements: str, beside_ours: bool = False) -> Path:
-    """The Python of an environment below ``build``, which is made once: minutes the first time.
+    """The Python of an environment below ``build``, created on first use.
 
-    ``beside_ours``: it finds there, too, what is installed here. kprod is on ``PYTHONPATH``.
+    ``beside_ours``: packages installed here are found too. kprod is on ``PYTHONPATH``.
     """
     folder = ROOT / "build" / "environments" / name
     python, ready = folder / "bin" / "python", folder / "ready"

@@ -1,4 +1,4 @@
-"""A job for ``spark-submit`` that tells where its kprod comes from, and writes three topics."""
+"""A job for ``spark-submit`` that prints the paths of its kprod, and writes three topics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable, Iterator
 
 
-def places(_: Iterable[int]) -> Iterator[tuple[str, str]]:
-    """Where this worker has kprod and its compiled package from."""
+def paths(_: Iterable[int]) -> Iterator[tuple[str, str]]:
+    """The paths of kprod and its compiled package in this worker."""
     import kprod
     from kprod_ext import BufferPool
 
@@ -20,7 +20,7 @@ if __name__ == "__main__":
 
     servers, rows = sys.argv[1], int(sys.argv[2])
     spark = SparkSession.builder.getOrCreate()
-    found = spark.sparkContext.parallelize(range(4), 4).mapPartitions(places).collect()
+    found = spark.sparkContext.parallelize(range(4), 4).mapPartitions(paths).collect()
 
     from kprod.spark import partition_writer, write
 

@@ -1,6 +1,6 @@
-"""What the Spark side promises at full size: memory, secrets, and the recipe for Connect.
+"""Memory, secrets, and the recipe for Spark Connect.
 
-Minutes long and heavy: ``KPROD_CAMPAIGN=long``, as ``make campaign`` runs it.
+Takes minutes: ``KPROD_CAMPAIGN=long``, as ``make campaign`` runs it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ CANARY = "canary-7f3a9c51"
 RECIPE = re.compile(r'^```python title="connect.py"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
-def test_the_recipe_for_spark_connect_runs() -> None:
-    """It needs more packages than other recipes, which run with the other examples of the pages."""
+def test_the_documented_recipe_for_spark_connect_runs() -> None:
     (code,) = RECIPE.findall((ROOT / "docs" / "spark-operation.md").read_text())
     assert finished(program(code + "print('{\"ended\": true}')")) == {"ended": True}
 
@@ -61,7 +60,7 @@ print(json.dumps({"memory": found}))
 """
 
 
-def test_large_values_take_no_more_memory_than_their_batches() -> None:
+def test_memory_for_large_values_is_bounded_by_the_batch_size() -> None:
     with EmbeddedBroker(
         default_partitions=3, log_config=LogConfig(max_message_bytes=4_000_000)
     ) as broker:
@@ -103,8 +102,7 @@ spark.stop()
 """
 
 
-def test_no_secret_is_seen_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its only traces may be in the environment of the workers."""
+def test_no_output_has_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = tmp_path / "events"
     events.mkdir()
     settings = {
@@ -115,7 +113,7 @@ def test_no_secret_is_seen_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "spark.log.level": "INFO",
     }
     monkeypatch.setenv("KPROD_CANARY", CANARY)
-    with EmbeddedBroker() as broker:  # which wants no login, and so refuses ours
+    with EmbeddedBroker() as broker:  # which accepts no login
         servers = broker.bootstrap_servers
         driver = program(SESSION + SECRET, servers, json.dumps(settings), CANARY[::-1])
         out, err = driver.communicate(timeout=600)

@@ -1,4 +1,4 @@
-"""No outcome of a task's records is dropped unseen, and none is kept for longer than needed."""
+"""The outcomes of a task's records are all seen, and kept no longer than needed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def send(outcomes: Acknowledgements, batch: BatchDelivery, count: int) -> None:
 
 
 def call(*parts: Part) -> BulkDelivery:
-    """A bulk call that has put so many records into each of the batches, from their first on."""
+    """A bulk call that added these numbers of records to the batches."""
     sent = SentRecords()
     for batch, count in parts:
         for index in range(count):
@@ -41,27 +41,27 @@ def call(*parts: Part) -> BulkDelivery:
     return BulkDelivery(sent)
 
 
-Way = Callable[..., None]
+Send = Callable[..., None]
 
 
-def one_by_one(outcomes: Acknowledgements, *parts: Part) -> None:
+def singly(outcomes: Acknowledgements, *parts: Part) -> None:
     for batch, count in parts:
         send(outcomes, batch, count)
 
 
-def by_a_call(outcomes: Acknowledgements, *parts: Part) -> None:
+def in_bulk(outcomes: Acknowledgements, *parts: Part) -> None:
     outcomes.expect(call(*parts))
 
 
-WAYS = pytest.mark.parametrize("way", [one_by_one, by_a_call])
+BOTH_WAYS = pytest.mark.parametrize("send_parts", [singly, in_bulk])
 
 
-@WAYS
-def test_a_failed_record_is_named_with_its_cause(way: Way) -> None:
+@BOTH_WAYS
+def test_a_failed_record_is_reported_with_its_cause(send_parts: Send) -> None:
     outcomes = Acknowledgements(timeout=1)
     good, bad, unknown = (batch_of() for _ in range(3))
-    way(outcomes, (good, 2))
-    way(outcomes, (bad, 3), (unknown, 4))
+    send_parts(outcomes, (good, 2))
+    send_parts(outcomes, (bad, 3), (unknown, 4))
     good.succeed(0, -1)
     bad.fail(BrokerError(10, "too large for flights"))
     with pytest.raises(DeliveryError) as caught:
@@ -74,51 +74,51 @@ def test_a_failed_record_is_named_with_its_cause(way: Way) -> None:
     assert "first: flights-2: BrokerError: MESSAGE_TOO_LARGE (10): too large" in str(error)
 
 
-@WAYS
-def test_a_failure_is_noticed_while_sending(way: Way) -> None:
+@BOTH_WAYS
+def test_a_failure_is_noticed_while_sending(send_parts: Send) -> None:
     outcomes = Acknowledgements(timeout=1)
     batch = batch_of()
     batch.fail(BrokerError(29))
     with pytest.raises(DeliveryError) as caught:
-        way(outcomes, (batch, LOOK_EVERY))
+        send_parts(outcomes, (batch, LOOK_EVERY))
     assert caught.value.persisted is Persisted.NO
     assert (caught.value.failed, caught.value.pending) == (LOOK_EVERY, 0)
     assert isinstance(caught.value.__cause__, BrokerError)
 
 
-@WAYS
-def test_too_many_unsettled_records_wait_for_the_oldest(way: Way) -> None:
+@BOTH_WAYS
+def test_too_many_pending_records_wait_for_the_oldest(send_parts: Send) -> None:
     outcomes = Acknowledgements(timeout=30)
     batch = batch_of()
     threading.Timer(0.1, batch.succeed, (0, -1)).start()
     for _ in range(MOST_PENDING // LOOK_EVERY + 1):
-        way(outcomes, (batch, LOOK_EVERY))
-    assert batch.done, "it went on without waiting"
+        send_parts(outcomes, (batch, LOOK_EVERY))
+    assert batch.done, "it did not wait"
     outcomes.finish()
     assert outcomes.records == MOST_PENDING + LOOK_EVERY
 
 
-@WAYS
-def test_records_that_never_end_do_not_pile_up(way: Way) -> None:
+@BOTH_WAYS
+def test_records_without_an_outcome_do_not_pile_up(send_parts: Send) -> None:
     outcomes = Acknowledgements(timeout=0.05)
     batch = batch_of()
     for _ in range(MOST_PENDING // LOOK_EVERY - 1):
-        way(outcomes, (batch, LOOK_EVERY + 1))
+        send_parts(outcomes, (batch, LOOK_EVERY + 1))
     with pytest.raises(DeliveryError, match=r"first: flights-2: no outcome after 0.05 s"):
-        way(outcomes, (batch, LOOK_EVERY + 1))
+        send_parts(outcomes, (batch, LOOK_EVERY + 1))
 
 
 def test_records_of_bulk_calls_are_counted_by_partition() -> None:
     outcomes = Acknowledgements(timeout=1)
-    first, second, alone = batch_of(), batch_of(), batch_of()
+    first, second, single = batch_of(), batch_of(), batch_of()
     elsewhere = batch_of(TopicPartition("flights", 0))
     outcomes.expect(call((first, 3), (elsewhere, 1)), None, 40)
     outcomes.expect(call((second, 2)), None, 2)
-    send(outcomes, alone, 1)
+    send(outcomes, single, 1)
     second.succeed(90, -1)
     first.succeed(10, -1)
     elsewhere.succeed(-1, -1)
-    alone.succeed(500, -1)
+    single.succeed(500, -1)
     outcomes.finish()
     assert (outcomes.records, outcomes.bytes) == (7, 42 + 13)
     assert outcomes.ranges() == [
@@ -127,21 +127,21 @@ def test_records_of_bulk_calls_are_counted_by_partition() -> None:
     ]
 
 
-def test_calls_between_single_records_do_not_let_those_pile_up() -> None:
+def test_bulk_calls_between_single_records_do_not_let_those_pile_up() -> None:
     outcomes = Acknowledgements(timeout=0.05)
     batch, done = batch_of(), batch_of()
     done.succeed(0, -1)
 
-    def send_both_ways() -> None:
+    def send_singly_and_in_bulk() -> None:
         for _ in range(MOST_PENDING + 1):
             send(outcomes, batch, 1)
             outcomes.expect(call((done, 1)), None, 1)
 
     with pytest.raises(DeliveryError, match="no outcome"):
-        send_both_ways()
+        send_singly_and_in_bulk()
 
 
-def test_small_bulk_calls_wait_for_no_other() -> None:
+def test_small_bulk_calls_do_not_wait_for_each_other() -> None:
     outcomes = Acknowledgements(timeout=0.05)
     batch = batch_of()
     for _ in range(2 * MOST_PENDING // LOOK_EVERY):
@@ -152,8 +152,8 @@ def row(number: int) -> SendArguments:
     return "flights", b"%d" % number, None, None, None, None
 
 
-class SendingAgain:
-    """A task that skips rows: ``again`` are those that it has sent once more, in ``batch``."""
+class ResendingTask:
+    """A task that skips rows. ``again`` are the rows that it has resent, in ``batch``."""
 
     def __init__(self) -> None:
         self.again: list[bytes] = []
@@ -167,7 +167,7 @@ class SendingAgain:
         return isinstance(error, InvalidBatchError)
 
     def flush(self) -> None:
-        """As a producer's: every record that was sent has its outcome after it."""
+        """As a producer's."""
         if self.again:
             self.batch.succeed(100, -1)
 
@@ -175,7 +175,7 @@ class SendingAgain:
 @pytest.mark.parametrize("count", [3, 3 * LOOK_EVERY])
 @pytest.mark.parametrize("in_a_call", [False, True])
 def test_rows_that_shared_a_refused_batch_are_sent_again_once(count: int, in_a_call: bool) -> None:
-    task, refused = SendingAgain(), batch_of()
+    task, refused = ResendingTask(), batch_of()
     if in_a_call:
         values = [b"%d" % index for index in range(count)]
         rows = Rows("flights", pa.RecordBatch.from_pydict({"value": values}))

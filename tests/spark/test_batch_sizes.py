@@ -1,4 +1,4 @@
-"""How large the batches of a job are: Kafka's, and those of Arrow that Spark hands over."""
+"""The batch sizes of a job: Kafka's and Arrow's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kprod.spark.options import config_of, job_options, with_large_batches
 from kprod.spark.spark_job import ARROW_BYTES, ARROW_ROWS, UNCHECKED, UNIX_SOCKETS, faster_settings
 
 
-def test_one_partition_a_task_fills_whole_requests() -> None:
+def test_a_batch_of_a_job_fills_a_whole_request() -> None:
     config = config_of(job_options(with_large_batches({"bootstrap_servers": "b:1"})))
     assert config.batch_size == config.batch_max_size == config.max_request_size == 1_048_576
 
@@ -16,12 +16,12 @@ def test_one_partition_a_task_fills_whole_requests() -> None:
 @pytest.mark.parametrize(
     "size", ["batch_size", "batch.size", "batch_max_size", "max_request_size", "max.request.size"]
 )
-def test_a_size_that_is_given_holds(size: str) -> None:
+def test_a_given_size_is_not_changed(size: str) -> None:
     options = {size: 200_000}
     assert with_large_batches(options) == options
 
 
-def test_a_profile_replaces_the_defaults_of_a_job() -> None:
+def test_a_profile_overrides_the_defaults_of_a_job() -> None:
     config = config_of(job_options(with_large_batches({"profile": "throughput"})))
     assert (config.batch_size, config.compression_type) == (131_072, "lz4")
     assert config_of(job_options({"profile": "latency"})).linger_ms == 0
@@ -52,7 +52,7 @@ SOCKETS = {UNIX_SOCKETS: "true"}
         ({}, "4.3.0", 0, 0, {}),
     ],
 )
-def test_settings_for_large_jobs_are_recommended_where_nobody_has_set_them(
+def test_spark_settings_are_recommended_for_large_jobs_unless_set(
     settings: dict[str, str], version: str, records: int, nbytes: int, found: dict[str, str]
 ) -> None:
     assert faster_settings(settings.get, lambda: version, records, nbytes) == found

@@ -1,6 +1,6 @@
 """A client that has only ``pyspark-client``: no JVM, no py4j, and pandas 3.
 
-It talks to a Connect server of the pyspark that is installed here, which may be another version.
+The Connect server is the installed pyspark, which may have another version.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(7_200)]
 ROWS = 200
 TOPICS = ("batches", "sources", "once", "streams", "functions")
 QUERIES = {"first": "a\nb\nc\nd\n", "other": "e\nf\ng\nh\n", "same": "a\nb\nc\nd\n"}
-"""Lines of queries under one ``job_id``, each with a new checkpoint: Connect does not say which
-query it is. Others are as many and as large as those that were written, in each of two shards."""
-KPRODS_OWN = ("crc32c", "lz4", "zstandard")
+"""Inputs of queries with one ``job_id``, each with a new checkpoint. "other" has as many rows of the
+same size in each shard."""
+REQUIREMENTS = ("crc32c", "lz4", "zstandard")
 
 PROGRAM = """
 import importlib.util, json, sys
@@ -49,10 +49,10 @@ def stream(writer, checkpoint):
     query.start().awaitTermination()
 
 lines = spark.readStream.text(str(folder / "lines"))
-told = [str(write(frame, "batches", bootstrap_servers=servers, progress=False))]
+results = [str(write(frame, "batches", bootstrap_servers=servers, progress=False))]
 frame.write.format("kprod").options(**source, topic="sources").mode("append").save()
 for _ in range(2):
-    told.append(str(write(frame, "once", job_id="once", progress=False, **once)))
+    results.append(str(write(frame, "once", job_id="once", progress=False, **once)))
 stream(sharded(lines, 3).writeStream.format("kprod")
        .options(**source, topic="streams", delivery="exactly_once"), "stream")
 stream(lines.writeStream.foreachBatch(foreach_batch("functions", job_id="functions", **once)),
@@ -70,7 +70,7 @@ for name, text in given["queries"].items():
         ends[name] = str(error)
 has_py4j = importlib.util.find_spec("py4j") is not None
 print(json.dumps(
-    {"told": told, "ends": ends, "pandas": pandas.__version__, "has_py4j": has_py4j}
+    {"results": results, "ends": ends, "pandas": pandas.__version__, "has_py4j": has_py4j}
 ))
 """
 
@@ -102,8 +102,8 @@ def connect_server(python: Path, folder: Path) -> Iterator[str]:
         running.wait()
 
 
-def test_a_client_writes_by_every_surface(tmp_path: Path) -> None:
-    client = python_with("spark-client", "pyspark-client>=4.0", "pyarrow>=18.0", *KPRODS_OWN)
+def test_pyspark_client_can_use_every_writer(tmp_path: Path) -> None:
+    client = python_with("spark-client", "pyspark-client>=4.0", "pyarrow>=18.0", *REQUIREMENTS)
     (tmp_path / "lines").mkdir()
     (tmp_path / "lines" / "1.txt").write_text("".join(f"row {row}\n" for row in range(ROWS)))
     with EmbeddedBroker(topics=dict.fromkeys((*TOPICS, "nightly"), 2)) as broker:
@@ -120,15 +120,15 @@ def test_a_client_writes_by_every_surface(tmp_path: Path) -> None:
                 check=False,
             )
         assert ran.returncode == 0, ran.stderr[-4_000:]
-        told = json.loads(ran.stdout.splitlines()[-1])
-        assert not told["has_py4j"]
-        assert int(told["pandas"].split(".")[0]) >= 3
-        assert "3 committed, 0 already there" in told["told"][1]
-        assert "0 committed, 3 already there" in told["told"][2]
+        results = json.loads(ran.stdout.splitlines()[-1])
+        assert not results["has_py4j"]
+        assert int(results["pandas"].split(".")[0]) >= 3
+        assert "3 committed, 0 already there" in results["results"][1]
+        assert "0 committed, 3 already there" in results["results"][2]
         for topic in TOPICS:
             found = sorted(committed(servers, topic, 2))
             assert found == sorted(b"row %d" % row for row in range(ROWS)), topic
-        assert "RowsChanged" in told["ends"].pop("other")
-        assert told["ends"] == {"first": "ended", "same": "ended"}
+        assert "RowsChanged" in results["ends"].pop("other")
+        assert results["ends"] == {"first": "ended", "same": "ended"}
         assert sorted(committed(servers, "nightly", 2)) == [b"a", b"b", b"c", b"d"]
         assert open_transactions(servers) == []

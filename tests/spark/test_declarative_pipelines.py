@@ -37,10 +37,10 @@ from kprod.spark import sharded
 
 spark = SparkSession.active()
 brokers = {{"kafka.bootstrap.servers": "{servers}"}}
-dp.create_sink("least", "kprod", {{**brokers, "topic": "least"}})
+dp.create_sink("at_least_once", "kprod", {{**brokers, "topic": "at_least_once"}})
 dp.create_sink("once", "kprod", {{**brokers, "topic": "once", "delivery": "exactly_once"}})
 
-@dp.append_flow(target="least")
+@dp.append_flow(target="at_least_once")
 def lines():
     return spark.readStream.format("text").load("file://{folder}/in")
 
@@ -80,19 +80,19 @@ def test_sinks_are_written_and_a_full_refresh_writes_everything_again(tmp_path: 
     for name in ("in", "transformations"):
         (tmp_path / name).mkdir()
     (tmp_path / "spark-pipeline.yml").write_text(SPECIFICATION.format(folder=tmp_path))
-    with EmbeddedBroker(topics={"least": 2, "once": 2}) as broker:
+    with EmbeddedBroker(topics={"at_least_once": 2, "once": 2}) as broker:
         servers = broker.bootstrap_servers
         flows = FLOWS.format(folder=tmp_path, servers=servers)
         (tmp_path / "transformations" / "flows.py").write_text(flows)
         add(tmp_path, "a")
         run(tmp_path)
         first = Counter(row.encode() for row in rows("a"))
-        for topic in ("least", "once"):
+        for topic in ("at_least_once", "once"):
             assert values(servers, topic) == first
         assert open_transactions(servers) == []
         add(tmp_path, "b")
         run(tmp_path, "--full-refresh-all")
         both = Counter(row.encode() for name in "ab" for row in rows(name))
-        for topic in ("least", "once"):
+        for topic in ("at_least_once", "once"):
             assert values(servers, topic) == first + both
         assert open_transactions(servers) == []

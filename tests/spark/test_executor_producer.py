@@ -1,4 +1,4 @@
-"""One producer per process and configuration, and nothing left behind by a block."""
+"""``executor_producer`` and the cache of producers behind it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_block_ends_when_its_records_are_stored(kafka: str) -> None:
     assert producer.records == 1
 
 
-class Closing:
+class ClosingSerializer:
     def __init__(self) -> None:
         self.closed = threading.Event()
 
@@ -38,8 +38,8 @@ class Closing:
         self.closed.set()
 
 
-def test_a_producer_has_the_serializers_of_its_options(kafka: str) -> None:
-    cache, serializer = ProducerCache(), Closing()
+def test_serializers_in_the_options_are_used_and_closed(kafka: str) -> None:
+    cache, serializer = ProducerCache(), ClosingSerializer()
     options = {"key.serializer": serializer, "value_serializer": "bytes"}
     with cache.lend("a", {"bootstrap_servers": kafka, **options}) as producer:
         producer.send("serialized", b"v", "k").get(30)
@@ -49,7 +49,7 @@ def test_a_producer_has_the_serializers_of_its_options(kafka: str) -> None:
     assert serializer.closed.wait(30)
 
 
-def test_a_block_that_cannot_deliver_raises(kafka: str) -> None:
+def test_a_block_raises_when_records_are_not_delivered(kafka: str) -> None:
     with EmbeddedBroker(topics={"gone": 1}) as broker:
         servers = broker.bootstrap_servers
         with executor_producer(bootstrap_servers=servers) as producer:
@@ -62,50 +62,49 @@ def test_a_block_that_cannot_deliver_raises(kafka: str) -> None:
             producer.send("gone", b"after")
 
 
-def test_bad_options_are_refused() -> None:
+def test_invalid_options_are_refused() -> None:
     wrong = executor_producer(bootstrap_server="b:1")  # type: ignore[call-arg]
     for block in (wrong, executor_producer(bootstrap_servers="b:1", timeout=1e10)):
         with pytest.raises(ConfigError), block:
             pass
 
 
-def test_the_same_options_share_a_producer(kafka: str) -> None:
+def test_blocks_with_the_same_options_share_a_producer(kafka: str) -> None:
     cache = ProducerCache()
-    with cache.lend("a", {"bootstrap_servers": kafka}) as one:
+    with cache.lend("a", {"bootstrap_servers": kafka}) as first:
         pass
     with (
         cache.lend("a", {"bootstrap_servers": kafka}) as same,
         cache.lend("b", {"bootstrap_servers": kafka, "linger_ms": 7}) as other,
     ):
-        assert same is one
-        assert other is not one
-        assert one.config.client_id.startswith("kprod-spark-")
+        assert same is first
+        assert other is not first
+        assert first.config.client_id.startswith("kprod-spark-")
         cache.close()
-    for each in (one, other):
+    for each in (first, other):
         with pytest.raises(IllegalStateError):
             each.send("closed", b"v")
     with cache.lend("a", {"bootstrap_servers": kafka}) as new:
-        assert new is not one
+        assert new is not first
         new.send("replaced", b"v").get(timeout=30)
     cache.close()
     cache.close()
 
 
-def test_a_failed_block_leaves_the_producer_to_another_that_uses_it(kafka: str) -> None:
-    """It was closed at once, and so the records of the other block failed."""
+def test_a_failed_block_does_not_close_a_producer_in_use(kafka: str) -> None:
     options: Any = {"bootstrap_servers": kafka, "linger_ms": 60_000, "client_id": "shared"}
-    with executor_producer(**options) as one:
-        future = one.send("shared", b"v")
+    with executor_producer(**options) as first:
+        future = first.send("shared", b"v")
         with pytest.raises(ValueError, match="its own"), executor_producer(**options):
             raise ValueError("its own")
         with executor_producer(**options) as fresh:
-            assert fresh._task._producer is not one._task._producer
+            assert fresh._task._producer is not first._task._producer
     assert future.succeeded()
     with pytest.raises(IllegalStateError):
-        one._task._producer.send("shared", b"v")
+        first._task._producer.send("shared", b"v")
 
 
-def test_a_producer_for_transactions_has_one_block_and_then_another_id(kafka: str) -> None:
+def test_a_transactional_producer_is_not_shared_and_reused_under_another_id(kafka: str) -> None:
     cache, options = ProducerCache(), {"bootstrap_servers": kafka}
 
     def writes(producer: KafkaProducer, name: str) -> None:
@@ -113,22 +112,22 @@ def test_a_producer_for_transactions_has_one_block_and_then_another_id(kafka: st
         with producer.transaction():
             producer.send("alone", name.encode(), partition=0)
 
-    with cache.lend_alone("a", options, "first") as one, cache.lend("a", options) as other:
-        assert other is not one
-        with cache.lend_alone("a", options, "second") as two:
-            assert two is not one
-            writes(one, "first")
-            writes(two, "second")
+    with cache.lend_alone("a", options, "first") as first, cache.lend("a", options) as other:
+        assert other is not first
+        with cache.lend_alone("a", options, "second") as second:
+            assert second is not first
+            writes(first, "first")
+            writes(second, "second")
     with cache.lend_alone("a", options, "third") as again:
-        assert again is one
+        assert again is first
         writes(again, "third")
     with pytest.raises(IllegalStateError):
-        two.begin_transaction()
+        second.begin_transaction()
     cache.close()
     assert committed(kafka, "alone", 3) == [b"first", b"second", b"third"]
 
 
-def test_a_failed_block_ends_its_transaction_and_its_producer(kafka: str) -> None:
+def test_a_failed_block_aborts_its_transaction_and_closes_its_producer(kafka: str) -> None:
     cache, options = ProducerCache(), {"bootstrap_servers": kafka}
     made: list[KafkaProducer] = []
 
@@ -148,10 +147,9 @@ def test_a_failed_block_ends_its_transaction_and_its_producer(kafka: str) -> Non
     cache.close()
 
 
-def test_options_that_change_per_run_leave_few_producers_behind(kafka: str) -> None:
-    """Those that were used last; never one that a block has."""
+def test_only_the_most_recently_used_idle_producers_stay_open(kafka: str) -> None:
     cache = ProducerCache()
-    with cache.lend("in use", {"bootstrap_servers": kafka}) as used:
+    with cache.lend("in use", {"bootstrap_servers": kafka}) as in_use:
         made = []
         for number in range(3 * MOST):
             with cache.lend(str(number), {"bootstrap_servers": kafka}) as producer:
@@ -159,7 +157,7 @@ def test_options_that_change_per_run_leave_few_producers_behind(kafka: str) -> N
         for old in made[:-MOST]:
             with pytest.raises(IllegalStateError):
                 old.send("many", b"v")
-        for kept in (used, *made[-MOST:]):
+        for kept in (in_use, *made[-MOST:]):
             kept.send("many", b"v").get(timeout=30)
     cache.close()
 
@@ -189,7 +187,7 @@ def test_a_forked_worker_has_a_producer_of_its_own(kafka: str) -> None:
     assert stored == [b"child", b"parent after", b"parent before"]
 
 
-def test_without_pyspark_the_import_says_what_to_install() -> None:
+def test_importing_without_pyspark_names_the_package_to_install() -> None:
     script = "import sys; sys.modules['pyspark'] = None; import kprod.spark"
     ran = run_python("-c", script, check=False)
     assert ran.returncode != 0

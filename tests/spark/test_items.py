@@ -1,4 +1,4 @@
-"""Items of a task that are no columns: the slices that they go in, and the bytes of each."""
+"""Single items of a task: their slices and their encoding."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from tests.support.steady_names import steady_repr
 BROKER = {"default_partitions": 1}
 
 Keyed = Row("key", "value")
-Turned = Row("value", "key")
-Alone = Row("value")
-Marked = Row("value", "headers")
+Reversed = Row("value", "key")
+ValueOnly = Row("value")
+WithHeaders = Row("value", "headers")
 
 KINDS: list[tuple[Any, bytes | None, bytes | None]] = [
     (Keyed("k", bytearray(b"v")), b"k", b"v"),
     (Keyed(None, "v"), None, b"v"),
     (Keyed(b"k", None), b"k", None),
-    (Turned("v", "k"), b"k", b"v"),
-    (Alone(b"v"), None, b"v"),
-    (Marked("v", [("h", b"1")]), None, b"v"),
+    (Reversed("v", "k"), b"k", b"v"),
+    (ValueOnly(b"v"), None, b"v"),
+    (WithHeaders("v", [("h", b"1")]), None, b"v"),
     (("k", "v"), b"k", b"v"),
     (("k", "v", None, 1_700_000_000_000), b"k", b"v"),
     ({"key": "k", "value": bytearray(b"v")}, b"k", b"v"),
@@ -49,10 +49,10 @@ KINDS: list[tuple[Any, bytes | None, bytes | None]] = [
 
 def test_items_of_all_kinds_keep_their_order(bootstrap: str) -> None:
     items, expected = [], []
-    for turn in range(40):
+    for times in range(40):
         for number, (item, key, value) in enumerate(KINDS):
-            items += [item] * (turn * number % 7) + [Alone(f"{turn} {number}")]
-            expected += [(key, value)] * (turn * number % 7) + [(None, b"%d %d" % (turn, number))]
+            items += [item] * (times * number % 7) + [ValueOnly(f"{times} {number}")]
+            expected += [(key, value)] * (times * number % 7) + [(None, b"%d %d" % (times, number))]
     report = report_of(bootstrap, "mixed", items)
     assert stored(bootstrap, "mixed") == expected
     payload = sum(len(part or b"") for record in expected for part in record)
@@ -70,15 +70,15 @@ def test_items_of_all_kinds_keep_their_order(bootstrap: str) -> None:
     ids=["too large", "long tuple", "number", "None"],
 )
 @pytest.mark.parametrize("before", [0, 1, 100])
-def test_what_is_no_record_fails_the_task_at_any_place(
+def test_an_invalid_item_fails_the_task_at_any_position(
     bootstrap: str, item: Any, error: type[KprodError], before: int
 ) -> None:
     with pytest.raises(error):
-        report_of(bootstrap, "no-record", [*[b"v"] * before, item, b"v"])
+        report_of(bootstrap, "invalid", [*[b"v"] * before, item, b"v"])
 
 
 class Slices(MeasuringProducer):
-    """Takes what a task sends, and keeps how many records came at a time."""
+    """A producer that keeps the sizes of the slices that a task sends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,18 +95,18 @@ def sizes(items: Iterator[Any], clock: list[float]) -> list[int]:
     return slices.sizes
 
 
-def test_slices_grow_while_items_are_small_and_come_at_once() -> None:
+def test_slices_grow_while_items_are_small_and_arrive_fast() -> None:
     found = sizes(iter([b"v"] * 4_000), [0.0])
     assert found[:4] == [1, 2, 4, 8]
     assert max(found) == MOST_ROWS
 
 
-def test_large_items_do_not_wait_for_many_others() -> None:
+def test_slices_of_large_items_stay_small() -> None:
     found = sizes(iter([bytes(MOST_BYTES // 4)] * 100), [0.0])
     assert max(found) * MOST_BYTES // 4 <= 2 * MOST_BYTES
 
 
-def test_items_that_come_slowly_do_not_wait_for_each_other() -> None:
+def test_slices_of_slow_items_shrink_to_one() -> None:
     clock = [0.0]
 
     def slow() -> Iterator[bytes]:
@@ -120,7 +120,7 @@ def test_items_that_come_slowly_do_not_wait_for_each_other() -> None:
     assert set(found[-500:]) == {1}
 
 
-# Formats and column names hold for rows that go one by one, too: never raw bytes instead ----------
+# Formats and column names of single items ---------------------------------------------------------
 
 
 AVRO: dict[str, Any] = {"value_format": "avro", "avro_schema": '"string"', "schema_id": 7}
@@ -144,8 +144,8 @@ def written(bootstrap: str, items: list[Any], **options: Any) -> Stored:
     return stored(bootstrap, topic)
 
 
-class Seen:
-    """An interceptor that marks each record that it sees."""
+class AddsHeader:
+    """An interceptor that adds a header to each record."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         return dataclasses.replace(record, headers=(*record.headers, ("seen", b"1")))
@@ -164,12 +164,12 @@ def test_columns_are_encoded_before_an_interceptor_sees_their_rows(
     bootstrap: str, topic: str, options: dict[str, Any], columns: Any, value: bytes
 ) -> None:
     rows = pa.RecordBatch.from_pydict(columns)
-    report_of(bootstrap, topic, [rows], interceptors=[Seen()], **options)
+    report_of(bootstrap, topic, [rows], interceptors=[AddsHeader()], **options)
     ((_, record),) = read_topic(bootstrap, topic)
     assert (record.key, record.value, record.headers) == (None, value, (("seen", b"1"),))
 
 
-def test_a_key_serializer_leaves_the_format_of_the_value_alone(bootstrap: str) -> None:
+def test_a_key_serializer_does_not_change_the_value_format(bootstrap: str) -> None:
     item = {"value": {"a": 1}, "key": {"b": 2}}
     for items in ([pa.RecordBatch.from_pylist([item])], [item]):
         found = written(bootstrap, items, **JSON, key_serializer=lambda key: repr(key).encode())
@@ -207,14 +207,14 @@ def test_a_key_serializer_leaves_the_format_of_the_value_alone(bootstrap: str) -
     ],
     ids=steady_repr,
 )
-def test_an_item_has_the_bytes_that_its_row_of_a_batch_would(
+def test_formats_and_column_names_apply_to_single_items(
     bootstrap: str, options: dict[str, Any], item: Any, record: Any
 ) -> None:
     assert written(bootstrap, [item, item], **options) == [record] * 2
 
 
-def test_the_bytes_of_an_item_do_not_depend_on_its_neighbours(bootstrap: str) -> None:
-    """In one column 1 would become 1.0 beside 1.5."""
+def test_the_encoding_of_an_item_does_not_depend_on_other_items(bootstrap: str) -> None:
+    """In one Arrow column, 1 would become 1.0 because of 1.5."""
     found = written(bootstrap, [{"n": 1}, {"n": 1.5}, {"n": "x", "m": None}], **JSON)
     assert [value for _, value in found] == [b'{"n":1}', b'{"n":1.5}', b'{"n":"x"}']
 
@@ -245,7 +245,7 @@ def test_an_item_that_the_format_cannot_write_is_invalid(
     assert (report["records"], report["skipped"]) == (1, 1)
 
 
-def test_what_has_no_bytes_or_time_is_a_dead_letter(bootstrap: str) -> None:
+def test_text_times_and_tuples_that_are_invalid_become_dead_letters(bootstrap: str) -> None:
     odd = [{"value": "\ud800"}, "\ud800", ("k", "v", None, datetime.datetime(1, 1, 1)), Keyed("k")]
     letters: dict[str, Any] = {"on_row_error": "dead_letter", "dead_letter_topic": "odd-dead"}
     report = report_of(bootstrap, "odd", [*odd, "v"], **letters)
@@ -253,7 +253,7 @@ def test_what_has_no_bytes_or_time_is_a_dead_letter(bootstrap: str) -> None:
     assert [value for _, value in stored(bootstrap, "odd-dead")][:2] == [b"?", b"?"]
 
 
-def test_every_spark_passes_arrow_batches_to_a_stream() -> None:
+def test_the_stream_writer_accepts_arrow_batches_in_every_spark() -> None:
     """Spark 4.0 has no ``DataSourceStreamArrowWriter``; it looks for the one of batch jobs."""
     assert issubclass(MicroBatchWriter, DataSourceArrowWriter)
     assert issubclass(MicroBatchWriter, DataSourceStreamWriter)

@@ -1,4 +1,4 @@
-"""Options are judged on the driver, before a task starts, in whatever spelling they are given."""
+"""Options are checked on the driver, before a task starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.steady_names import steady_repr
 
 BROKERS: Any = {"bootstrap_servers": "127.0.0.1:9092"}
 ONCE = {"delivery": "exactly_once"}
-GATHERS = {"repartition": "kafka"}
+REPARTITION = {"repartition": "kafka"}
 LETTERS = {"on_row_error": "dead_letter"}
 LOCK = threading.Lock()
 
@@ -70,9 +70,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "key_format and key_serializer cannot be combined",
     ),
     ({"repartition": "hash"}, "repartition: expected"),
-    ({**GATHERS, "partitioner": "crc32"}, 'repartition="kafka".*partitioner'),
-    ({**GATHERS, "partitioner": max}, 'repartition="kafka".*partitioner'),
-    ({**GATHERS, "partitioner_ignore_keys": True}, 'repartition="kafka".*partitioner'),
+    ({**REPARTITION, "partitioner": "crc32"}, 'repartition="kafka".*partitioner'),
+    ({**REPARTITION, "partitioner": max}, 'repartition="kafka".*partitioner'),
+    ({**REPARTITION, "partitioner_ignore_keys": True}, 'repartition="kafka".*partitioner'),
     ({"delivery": "atmic"}, 'delivery: expected one of "at_least_once", "exactly_once"'),
     *(
         ({name: "mine"}, 'are for delivery="exactly_once" and "atomic"')
@@ -80,14 +80,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"shards": 4}, 'shards is for delivery="exactly_once"'),
     ({**ONCE, "shards": 0}, "shards: expected"),
-    ({**ONCE, "shards": 4, **GATHERS}, "shards and repartition cannot be combined"),
+    ({**ONCE, "shards": 4, **REPARTITION}, "shards and repartition cannot be combined"),
     ({**ONCE, "shard_by": "key"}, "shard_by needs shards"),
 ]
 
 
 @pytest.mark.parametrize(("options", "complaint"), REFUSED, ids=steady_repr)
-def test_an_option_that_cannot_be_is_refused(options: dict[str, Any], complaint: str) -> None:
-    """By the call that describes the job; the one that gets its rows would be too late."""
+def test_invalid_options_are_refused(options: dict[str, Any], complaint: str) -> None:
+    """When the job is described, not when its rows arrive."""
     with pytest.raises(ConfigError, match=complaint):
         foreach_batch("t", **BROKERS, **options)
 
@@ -100,7 +100,7 @@ def test_an_option_that_cannot_be_is_refused(options: dict[str, Any], complaint:
         ({"acks": 2}, "acks: expected"),
     ],
 )
-def test_an_option_of_a_callable_is_refused(options: Any, complaint: str) -> None:
+def test_invalid_options_of_partition_writer_are_refused(options: Any, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         partition_writer("t", **BROKERS, **options)
 
@@ -118,7 +118,7 @@ def test_an_option_of_a_callable_is_refused(options: Any, complaint: str) -> Non
         ({"shards": "3"}, "a data source cannot move rows"),
     ],
 )
-def test_an_option_of_the_data_source_is_refused(options: dict[str, str], complaint: str) -> None:
+def test_invalid_data_source_options_are_refused(options: dict[str, str], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         source_writer({"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "t", **options})
 
@@ -137,7 +137,7 @@ def test_an_option_of_the_data_source_is_refused(options: dict[str, str], compla
     ],
     ids=steady_repr,
 )
-def test_a_pipeline_is_refused_before_spark_is_started(fields: Any, complaint: str) -> None:
+def test_invalid_pipelines_are_refused_before_spark_starts(fields: Any, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         Pipeline(topic="t", **BROKERS, **fields)
 
@@ -146,14 +146,14 @@ def test_a_pipeline_is_refused_before_spark_is_started(fields: Any, complaint: s
     ("topic", "error"),
     [("device readings", InvalidTopicError), ("", InvalidTopicError), (7, RecordTypeError)],
 )
-def test_a_topic_that_cannot_be_is_refused(topic: Any, error: type[Exception]) -> None:
+def test_invalid_topics_are_refused(topic: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="topic"):
         partition_writer(topic, **BROKERS)
     with pytest.raises(ConfigError, match="marker_topic"):
         partition_writer(**BROKERS, delivery="exactly_once")
 
 
-def test_brokers_have_to_be_named_in_any_spelling() -> None:
+def test_bootstrap_servers_is_required_in_either_spelling() -> None:
     with pytest.raises(ConfigError, match="bootstrap_servers: the option is missing"):
         task_writer("t", client_id="c")  # type: ignore[call-arg]
     options: Any = {"bootstrap.servers": "127.0.0.1:9092"}
@@ -161,7 +161,7 @@ def test_brokers_have_to_be_named_in_any_spelling() -> None:
 
 
 @pytest.mark.parametrize("name", ["dead_letter_topic", "dead.letter.topic"])
-def test_dead_letters_are_those_of_the_writer_in_any_spelling(name: str) -> None:
+def test_dead_letter_topic_belongs_to_the_writer_in_every_spelling(name: str) -> None:
     source = {"topic": "t", "onRowError": "dead_letter", f"kafka.{name}": "dlq"}
     source["kafka.bootstrap.servers"] = "127.0.0.1:9092"
     given: Any = {**LETTERS, name: "dlq"}

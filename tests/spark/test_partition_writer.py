@@ -27,13 +27,13 @@ def test_a_partition_is_written_when_the_call_returns(bootstrap: str) -> None:
     assert (report["task"], report["attempt"]) == (-1, -1), "there is no task here"
 
 
-def test_without_reports_everything_is_written_all_the_same(bootstrap: str) -> None:
+def test_rows_are_written_with_output_none(bootstrap: str) -> None:
     writer = partition_writer("silent", bootstrap_servers=bootstrap, output="none")
     assert list(writer(iter([b"a", b"b"]))) == []
     assert values(bootstrap, "silent") == [b"a", b"b"]
 
 
-def test_a_record_that_cannot_be_sent_is_found_in_the_whole_partition(bootstrap: str) -> None:
+def test_an_error_numbers_its_record_within_the_whole_partition(bootstrap: str) -> None:
     writer = partition_writer("numbered", bootstrap_servers=bootstrap)
     rows = pa.record_batch({"value": pa.array([b"v"] * 20), "partition": pa.array([0] * 20)})
     bad = pa.record_batch({"value": pa.array([b"v"] * 20), "partition": pa.array([0] * 19 + [-1])})
@@ -45,7 +45,7 @@ def test_a_record_that_cannot_be_sent_is_found_in_the_whole_partition(bootstrap:
     assert "record 0 of this call is record 23 of the task" in raised.value.__notes__
 
 
-def test_columns_become_the_records_that_their_rows_would(bootstrap: str) -> None:
+def test_columns_and_rows_become_the_same_records(bootstrap: str) -> None:
     kinds = {"headers": pa.map_(pa.string(), pa.binary()), "timestamp": pa.timestamp("us", "UTC")}
     columns: dict[str, list[Any]] = {
         "key": [None if n % 7 == 0 else f"k{n % 5}" for n in range(300)],
@@ -61,18 +61,18 @@ def test_columns_become_the_records_that_their_rows_would(bootstrap: str) -> Non
         "columns": [batch.slice(0, 100), batch.slice(100)],
         "rows": batch.to_pylist(),
     }.items():
-        told = report_of(bootstrap, topic, items)
+        report = report_of(bootstrap, topic, items)
         found = [
             (partition, record.key, record.value, record.headers, record.timestamp)
             for partition, record in read_topic(bootstrap, topic)
         ]
-        spans = [(span["partition"], span["records"]) for span in told["offsets"]]
-        written[topic] = (sorted(found, key=repr), told["records"], told["bytes"], spans)
+        spans = [(span["partition"], span["records"]) for span in report["offsets"]]
+        written[topic] = (sorted(found, key=repr), report["records"], report["bytes"], spans)
     assert written["columns"] == written["rows"]
     assert written["columns"][1] == 300
 
 
-class Louder:
+class Appending:
     """An interceptor that makes values longer."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -82,12 +82,12 @@ class Louder:
 @pytest.mark.parametrize(
     ("topic", "options", "nbytes", "value"),
     [
-        ("intercepted", {"interceptors": [Louder()]}, 80, b"a!!!"),
+        ("intercepted", {"interceptors": [Appending()]}, 80, b"a!!!"),
         ("serialized", {"value.serializer": lambda text: text.upper().encode() * 2}, 40, b"AA"),
     ],
     ids=["interceptor", "serializer"],
 )
-def test_code_of_the_application_sees_every_row(
+def test_interceptors_and_serializers_see_every_row(
     bootstrap: str, topic: str, options: dict[str, Any], nbytes: int, value: bytes
 ) -> None:
     rows = pa.RecordBatch.from_pydict({"value": ["a"] * 20})
@@ -95,14 +95,14 @@ def test_code_of_the_application_sees_every_row(
     assert values(bootstrap, topic) == [value] * 20
 
 
-def test_nothing_to_write_needs_no_broker() -> None:
-    nobody = "127.0.0.1:1"
+def test_an_empty_partition_needs_no_broker() -> None:
+    unreachable = "127.0.0.1:1"
     rows = pa.RecordBatch.from_pydict({"value": pa.array([], pa.string())})
-    assert report_of(nobody, "t", [rows])["records"] == 0
-    assert list(partition_writer("t", bootstrap_servers=nobody)(iter(()))) == []
+    assert report_of(unreachable, "t", [rows])["records"] == 0
+    assert list(partition_writer("t", bootstrap_servers=unreachable)(iter(()))) == []
 
 
-def test_a_job_batches_more_unless_told_otherwise() -> None:
+def test_a_job_lingers_longer_by_default() -> None:
     codec: dict[str, Any] = {"compression.codec": "zstd"}
     writer = partition_writer("t", bootstrap_servers="b:1", **codec)
     assert writer.producer.options["linger_ms"] == 50

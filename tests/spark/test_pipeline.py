@@ -43,7 +43,7 @@ def pipeline(people: Path, kafka: str, **fields: Any) -> Pipeline:
     return Pipeline(**{**described, **fields})
 
 
-def test_a_dry_run_shows_and_judges_and_writes_nothing(
+def test_a_dry_run_shows_rows_and_reports_invalid_pipelines(
     cluster: SparkSession, people: Path, kafka: str
 ) -> None:
     shown = dry_run(cluster, pipeline(people, kafka, topic="dry"), rows=2)
@@ -71,7 +71,7 @@ def test_every_source_is_read(cluster: SparkSession, people: Path, kafka: str, s
     assert values(kafka, f"from-{source}") == [{"name": "ann", "age": 1}, {"name": "bob", "age": 2}]
 
 
-def test_sql_alone_is_a_source_and_rows_that_are_no_records_are_counted(
+def test_a_query_is_a_source_and_skipped_rows_are_counted(
     cluster: SparkSession, people: Path, kafka: str
 ) -> None:
     described = pipeline(
@@ -86,7 +86,7 @@ def test_sql_alone_is_a_source_and_rows_that_are_no_records_are_counted(
     assert (result.records, result.skipped) == (9, 1)
 
 
-def test_a_stream_of_files_ends_when_all_are_written(
+def test_a_stream_of_files_ends_when_all_files_are_written(
     cluster: SparkSession, people: Path, kafka: str
 ) -> None:
     (people / "in").mkdir()
@@ -103,19 +103,19 @@ def test_a_stream_of_files_ends_when_all_are_written(
         topic="poured",
         options={"value_format": "json"},
     )
-    told: list[int] = []
+    batches: list[int] = []
 
-    def tell(_: WriteResult, batch: int) -> None:
-        told.append(batch)
-        every = [one for one in gc.get_objects() if isinstance(one, WriteResult) and one.shards]
-        whole = [one for one in every if "poured" in one.offsets]  # other tests have results, too
-        assert len(whole) == 1, "the reports of all shards of all batches pile up"
+    def on_result(_: WriteResult, batch: int) -> None:
+        batches.append(batch)
+        results = [one for one in gc.get_objects() if isinstance(one, WriteResult) and one.shards]
+        kept = [one for one in results if "poured" in one.offsets]  # not those of other tests
+        assert len(kept) == 1, "the results of earlier batches pile up"
 
     for expected in (2, 0):  # the second run finds nothing new
-        result = run_pipeline(cluster, described, tell)
+        result = run_pipeline(cluster, described, on_result)
         assert (result.records, result.shards) == (expected, ())
-    assert told == [0, 1]
+    assert batches == [0, 1]
     assert values(kafka, "poured") == [{"name": "dan", "age": 4}, {"name": "eve", "age": 5}]
     invalid = replace(described, options={}, checkpoint=str(people / "other"))
     with pytest.raises(SchemaError, match="no column 'value'"):
-        run_pipeline(cluster, invalid, tell)
+        run_pipeline(cluster, invalid, on_result)

@@ -1,4 +1,4 @@
-"""The command ``kprod pipeline`` as its page shows it: each starts a Spark session of its own."""
+"""The command ``kprod pipeline``, with the examples of its documentation."""
 
 from __future__ import annotations
 
@@ -41,50 +41,51 @@ def started(command: list[str], folder: Path) -> subprocess.Popen[str]:
 
 
 def run(command: list[str], folder: Path) -> tuple[int, str]:
-    """Its exit code, and what it has written to standard error."""
+    """Its exit code and standard error."""
     with started(command, folder) as running:
-        said = running.communicate()[1]
-    return running.returncode, said
+        stderr = running.communicate()[1]
+    return running.returncode, stderr
 
 
-def test_the_file_of_the_page_describes_a_job(tmp_path: Path, kafka: str) -> None:
+def test_the_job_file_in_the_documentation_runs(tmp_path: Path, kafka: str) -> None:
     (tmp_path / "flights.csv").write_text(FLIGHTS)
     (tmp_path / "job.toml").write_text(JOB.replace("localhost:9092", kafka))
-    wins = ["--topic", "of-file", "-X", "compression.type=lz4"]  # over [kafka] compression_type
-    code, said = run(["pipeline", "job.toml", "--report", "report.json", *wins], tmp_path)
-    assert code == 0, said
+    extra = ["--topic", "of-file", "-X", "compression.type=lz4"]  # over [kafka] compression_type
+    code, stderr = run(["pipeline", "job.toml", "--report", "report.json", *extra], tmp_path)
+    assert code == 0, stderr
     written = sorted((record.key, record.value) for _, record in read_topic(kafka, "of-file"))
     assert written == [
         (plane, b'{"origin":"JFK","tailnum":"%s"}' % plane) for plane in (b"N1", b"N3")
     ]
-    assert "of-file: 2 records" in said
+    assert "of-file: 2 records" in stderr
     assert json.loads((tmp_path / "report.json").read_text())["records"] == 2
 
 
-def test_the_command_of_the_page_prints_what_the_page_says(tmp_path: Path, kafka: str) -> None:
+def test_the_documented_command_prints_the_documented_output(tmp_path: Path, kafka: str) -> None:
     (tmp_path / "flights.csv").write_text(FLIGHTS)
     ((command, printed),) = commands(BLOCK)
-    code, said = run(shlex.split(command.replace("localhost:9092", kafka))[1:], tmp_path)
-    assert code == 0, said
-    last = "\n".join(said.splitlines()[-len(printed.splitlines()) :])
-    assert pattern(printed.replace("shards", "shard")).fullmatch(last), said
+    code, stderr = run(shlex.split(command.replace("localhost:9092", kafka))[1:], tmp_path)
+    assert code == 0, stderr
+    last = "\n".join(stderr.splitlines()[-len(printed.splitlines()) :])
+    assert pattern(printed.replace("shards", "shard")).fullmatch(last), stderr
 
 
-def test_a_row_that_is_no_record_fails_the_job_or_is_counted(tmp_path: Path, kafka: str) -> None:
+def test_an_invalid_row_fails_the_job_or_is_counted(tmp_path: Path, kafka: str) -> None:
     rows = "select 'v' value, if(id = 3, -1, 0) partition from range(10)"
     given = ["pipeline", "--bootstrap-servers", kafka, "--topic", "some", "--query", rows]
-    code, said = run(given, tmp_path)
-    assert code == 1, said
-    assert "kprod pipeline: " in said
-    assert "partition" in said
-    assert "Traceback" not in said
-    code, said = run([*given, "--option", "on_row_error=skip", "--report", "report.json"], tmp_path)
-    assert code == 3, said
+    code, stderr = run(given, tmp_path)
+    assert code == 1, stderr
+    assert "kprod pipeline: " in stderr
+    assert "partition" in stderr
+    assert "Traceback" not in stderr
+    given += ["--option", "on_row_error=skip", "--report", "report.json"]
+    code, stderr = run(given, tmp_path)
+    assert code == 3, stderr
     assert json.loads((tmp_path / "report.json").read_text())["skipped"] == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda each: each.name)
-def test_a_stream_that_is_stopped_says_so(
+def test_a_stream_stopped_by_a_signal_reports_it(
     tmp_path: Path, kafka: str, number: signal.Signals
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -97,9 +98,9 @@ def test_a_stream_that_is_stopped_says_so(
             if "micro-batch 0" in line:
                 break
         running.send_signal(number)
-        said = running.stderr.read()
-    assert running.returncode == 128 + number, said
-    assert f"stopped by {number.name}" in said
+        stderr = running.stderr.read()
+    assert running.returncode == 128 + number, stderr
+    assert f"stopped by {number.name}" in stderr
 
 
 @pytest.mark.parametrize(
@@ -112,13 +113,13 @@ def test_a_stream_that_is_stopped_says_so(
     ],
     ids=steady_repr,
 )
-def test_a_file_that_describes_none_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+def test_invalid_job_files_are_refused(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "job.toml").write_text(text)
     with pytest.raises(typer.BadParameter, match=complaint):
         read_job(tmp_path / "job.toml")
 
 
-def test_brokers_may_be_named_among_the_options_of_the_producer(tmp_path: Path) -> None:
+def test_bootstrap_servers_may_be_a_producer_option(tmp_path: Path) -> None:
     job = tmp_path / "job.toml"
     job.write_text('[kafka]\n"bootstrap.servers" = "a:1"\n"linger.ms" = 5\n')
     assert read_job(job) == {"bootstrap_servers": "a:1", "options": {"linger.ms": 5}}
@@ -140,12 +141,12 @@ def test_brokers_may_be_named_among_the_options_of_the_producer(tmp_path: Path) 
         ("client_id=7", "7"),
     ],
 )
-def test_options_have_the_types_that_the_writer_takes(text: str, value: Any) -> None:
+def test_options_are_converted_to_their_types(text: str, value: Any) -> None:
     ((_, found),) = writer_options([text]).items()
     assert (type(found), found) == (type(value), value)
 
 
-def test_misuse_is_told_before_spark_starts() -> None:
+def test_misuse_is_reported_before_spark_starts() -> None:
     for given, complaint in (
         (["--read", "x", "--topic", "t"], "--bootstrap-servers is missing"),
         (["--bootstrap-servers", "b:1", "--topic", "t"], "read one of path, table and query"),

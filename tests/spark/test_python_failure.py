@@ -1,4 +1,4 @@
-"""What an error of a task becomes on the driver: ConfigError for a wrong Python, or WriteFailed."""
+"""Errors of tasks on the driver: ConfigError for a wrong Python, otherwise WriteFailed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Traceback (most recent call last):
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (
             "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python"
@@ -39,8 +39,8 @@ Traceback (most recent call last):
         ),
     ],
 )
-def test_what_the_first_task_has_found(error: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_a_wrong_python_on_the_executors_is_a_config_error(error: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         raise_in_words(JVM.format(error=error))
 
 
@@ -57,6 +57,6 @@ def test_an_error_of_a_task_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("error", ["ZeroDivisionError: division by zero", "", "MyError: kprod.x"])
-def test_errors_of_others_are_left_alone(error: str) -> None:
+def test_errors_that_are_not_from_kprod_are_not_translated(error: str) -> None:
     raise_in_words(JVM.format(error=error))
     assert python_failure(JVM.format(error=error)) is None

@@ -1,4 +1,4 @@
-"""What a Python worker of Spark spends on each task: its garbage collections, and late packets."""
+"""Garbage collection, sockets and logs of Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ print(first, gc.get_freeze_count() - first)
 
 
 @pytest.mark.parametrize("reused", [True, False])
-def test_modules_are_frozen_once_and_only_in_a_worker_that_spark_uses_again(reused: bool) -> None:
+def test_modules_are_frozen_once_and_only_in_reused_workers(reused: bool) -> None:
     environment = {name: text for name, text in os.environ.items() if name != "SPARK_REUSE_WORKER"}
     if reused:
         environment["SPARK_REUSE_WORKER"] = "1"
-    told = run_python("-c", FREEZE, env=environment)
-    first, later = map(int, told.stdout.split())
+    output = run_python("-c", FREEZE, env=environment).stdout
+    first, later = map(int, output.split())
     assert (first > 10_000, later <= 0) == (reused, True)
 
 
-def test_exactly_once_needs_a_spark_that_shows_the_end_of_the_rows(
+def test_exactly_once_needs_a_spark_that_reports_the_end_of_the_rows(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(TaskContext, "_taskContext", None)  # what the next line sets
@@ -51,21 +51,21 @@ def test_exactly_once_needs_a_spark_that_shows_the_end_of_the_rows(
         check_rows_ended(required=True)
 
 
-def test_spark_collects_what_tasks_and_commits_log(cluster: SparkSession) -> None:
+def test_spark_collects_the_logs_of_tasks_and_commits(cluster: SparkSession) -> None:
     setting = "spark.sql.pyspark.worker.logging.enabled"
     cluster.conf.set(setting, "true")
     try:
-        with EmbeddedBroker(topics={"told": 1}) as broker:
+        with EmbeddedBroker(topics={"logged": 1}) as broker:
             rows = cluster.range(0, 10, 1, 2).selectExpr("cast(id as string) as value")
-            written = rows.write.format("kprod").option("topic", "told").mode("append")
+            written = rows.write.format("kprod").option("topic", "logged").mode("append")
             written = written.option("kafka.bootstrap.servers", broker.bootstrap_servers)
             written.option("delivery", "exactly_once").save()
-        told = [(row.logger, row.msg) for row in cluster.tvf.python_worker_logs().collect()]
+        logs = [(row.logger, row.msg) for row in cluster.tvf.python_worker_logs().collect()]
     finally:
         cluster.conf.unset(setting)
-    shards = [text for logger, text in told if logger == "kprod" and "committed, 5" in text]
+    shards = [text for logger, text in logs if logger == "kprod" and "committed, 5" in text]
     assert len(shards) == 2
-    (batch,) = [text for logger, text in told if logger == "kprod.spark.data_source"]
+    (batch,) = [text for logger, text in logs if logger == "kprod.spark.data_source"]
     assert "10 records" in batch
     assert "2 committed, 0 already there" in batch
 
@@ -80,7 +80,7 @@ def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux has the option, and the delay")
-def test_packets_of_this_machine_are_acknowledged_at_once(
+def test_loopback_packets_are_acknowledged_at_once(
     connection: tuple[socket.socket, socket.socket],
 ) -> None:
     _, server = connection
@@ -90,10 +90,10 @@ def test_packets_of_this_machine_are_acknowledged_at_once(
     assert server.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
 
 
-def test_sockets_stay_open_and_go_on_blocking(
+def test_sockets_stay_open_and_blocking(
     connection: tuple[socket.socket, socket.socket],
 ) -> None:
-    """Spark reads its own without a timeout, which a row's function may set for new ones."""
+    """Even when a default timeout is set."""
     client, server = connection
     with socket.socket() as unconnected, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
         socket.setdefaulttimeout(30)

@@ -1,4 +1,4 @@
-"""A task keeps to its share of the job's rate, by a clock that the test moves."""
+"""A task keeps to its share of the job's rate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kprod.spark.task_sender import SLICE_SECONDS, RateLimit, RateLimiter
 
 
 class Clock:
-    """Time passes when somebody sleeps."""
+    """A clock that only ``sleep`` moves."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -27,7 +27,7 @@ def limiter(clock: Clock, limit: RateLimit) -> RateLimiter:
     return RateLimiter(limit, now=clock, sleep=clock.sleep)
 
 
-def test_so_many_records_take_so_many_seconds() -> None:
+def test_sending_takes_as_long_as_the_shared_limit_says() -> None:
     clock = Clock()
     limited = limiter(clock, RateLimit(records=100).shared_by(2))
     for _ in range(500):
@@ -35,7 +35,7 @@ def test_so_many_records_take_so_many_seconds() -> None:
     assert clock.now == pytest.approx(10.0)
 
 
-def test_the_slower_of_two_limits_holds() -> None:
+def test_the_slower_of_two_limits_applies() -> None:
     clock = Clock()
     limited = limiter(clock, RateLimit(records=1_000, bytes=100))
     for _ in range(3):
@@ -43,7 +43,7 @@ def test_the_slower_of_two_limits_holds() -> None:
     assert clock.now == pytest.approx(3.0)
 
 
-def test_time_in_which_nothing_was_sent_is_not_saved_up() -> None:
+def test_idle_time_does_not_allow_a_burst() -> None:
     clock = Clock()
     limited = limiter(clock, RateLimit(records=10))
     clock.now = 100.0
@@ -52,7 +52,7 @@ def test_time_in_which_nothing_was_sent_is_not_saved_up() -> None:
     assert clock.now == pytest.approx(102.0)
 
 
-def test_a_batch_goes_in_pieces_of_a_moment() -> None:
+def test_a_batch_is_sent_in_short_pieces() -> None:
     limited = limiter(Clock(), RateLimit(records=1_000))
     rows = Rows("t", pa.RecordBatch.from_pydict({"value": [b"v"] * 1_000}))
     sizes = [piece.num_rows for piece in limited.pieces(rows)]
@@ -62,7 +62,7 @@ def test_a_batch_goes_in_pieces_of_a_moment() -> None:
     assert small.num_rows == 5
 
 
-def test_many_small_tasks_are_no_faster() -> None:
+def test_many_small_tasks_keep_the_rate() -> None:
     clock = Clock()
     for _ in range(20):
         limiter(clock, RateLimit(records=10)).wait(10, 0)
@@ -101,6 +101,8 @@ def test_many_small_tasks_are_no_faster() -> None:
         ({}, None),
     ],
 )
-def test_the_most_tasks_that_can_run_at_once(settings: dict[str, str], most: int | None) -> None:
-    """Not what runs by now: executors are added while a job writes."""
+def test_most_tasks_at_once_follows_the_settings(
+    settings: dict[str, str], most: int | None
+) -> None:
+    """Not those that run now: executors may be added."""
     assert most_tasks_at_once(settings.get) == most

@@ -1,4 +1,4 @@
-"""Columns of every type become the records that their rows would, without a look at the rows."""
+"""Arrow columns of every type become records."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def column(cell: Any, kind: Any = None) -> Any:
     ],
     ids=lambda cell: str(getattr(cell, "type", cell)),
 )
-def test_every_type_of_column(kafka: str, role: str, cells: Any, expected: Any) -> None:
+def test_every_column_type_is_converted(kafka: str, role: str, cells: Any, expected: Any) -> None:
     topic = f"{role}-{re.sub('[^a-z0-9]+', '-', str(cells.type))}"
     rows = pa.RecordBatch.from_pydict({"value": column("v"), role: cells})
     assert report_of(kafka, topic, [rows])["records"] == ROWS
     found = list(read_topic(kafka, topic))
-    told = [p if role == "partition" else getattr(record, role) for p, record in found]
-    assert told == [expected] * ROWS
+    found_cells = [p if role == "partition" else getattr(record, role) for p, record in found]
+    assert found_cells == [expected] * ROWS
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_every_type_of_column(kafka: str, role: str, cells: Any, expected: Any) 
         ({"partition": column("one")}, "partition: .* an integer, not string"),
         ({"timestamp": column(True)}, "timestamp: .* a timestamp.*, not bool"),
         ({"topic": column(1)}, "topic: .* a string, not int64"),
-        # By position a name could be taken for a value.
+        # Struct fields are matched by name, not by position.
         ({"headers": column([{"name": "x", "value": "x"}])}, "headers: .*key: string and"),
         ({"headers": column([{"key": "x", "value": "x", "z": "x"}])}, "headers: .*key: string and"),
         (
@@ -81,7 +81,7 @@ def test_every_type_of_column(kafka: str, role: str, cells: Any, expected: Any) 
     ],
     ids=steady_repr,
 )
-def test_a_column_of_another_type_is_named(columns: dict[str, Any], complaint: str) -> None:
+def test_a_column_with_a_wrong_type_is_refused(columns: dict[str, Any], complaint: str) -> None:
     rows = pa.RecordBatch.from_pydict({"value": column("v"), **columns})
     topic = None if "topic" in columns else "t"
     with pytest.raises(RecordTypeError, match=complaint):
@@ -101,8 +101,8 @@ def test_each_row_goes_to_the_topic_it_names_in_order(kafka: str) -> None:
         assert found == list(range(number, ROWS * 3, 3))
 
 
-def test_a_text_that_is_no_utf_8_is_the_fault_of_its_row(kafka: str) -> None:
-    """Spark lets any bytes pass for text; Avro has no place for them."""
+def test_text_that_is_no_utf_8_makes_its_row_invalid(kafka: str) -> None:
+    """Spark's strings may have any bytes; Avro's may not."""
     texts = pa.Array.from_buffers(
         pa.string(), 2, [None, pa.py_buffer(struct.pack("<3i", 0, 1, 3)), pa.py_buffer(b"\xffok")]
     )
@@ -110,12 +110,12 @@ def test_a_text_that_is_no_utf_8_is_the_fault_of_its_row(kafka: str) -> None:
     schema = json.dumps({"type": "record", "name": "Row", "fields": fields})
     rows = pa.RecordBatch.from_pydict({"text": texts})
     options = {"value_format": "avro", "avro_schema": schema, "on_row_error": "skip"}
-    told = report_of(kafka, "half-text", [rows], **options)
-    assert (told["records"], told["skipped"]) == (1, 1)
-    assert "text: a text that is no UTF-8" in told["reasons"][0]
+    report = report_of(kafka, "half-text", [rows], **options)
+    assert (report["records"], report["skipped"]) == (1, 1)
+    assert "text: a text that is no UTF-8" in report["reasons"][0]
 
 
-def test_a_serializer_gets_objects_of_python(kafka: str) -> None:
+def test_interceptors_get_python_objects(kafka: str) -> None:
     kinds: dict[str, tuple[Any, Any]] = {
         "flag": (pa.bool_(), True),
         "number": (pa.int64(), -(2**63)),
@@ -141,7 +141,7 @@ def test_a_serializer_gets_objects_of_python(kafka: str) -> None:
 
 
 class Keeps:
-    """An interceptor that keeps the values that it sees."""
+    """An interceptor that keeps the values."""
 
     def __init__(self, seen: list[Any]) -> None:
         self._seen = seen
@@ -151,18 +151,16 @@ class Keeps:
         return dataclasses.replace(record, value=b"")
 
 
-def test_a_date_that_python_does_not_have_is_the_fault_of_its_row(kafka: str) -> None:
-    """A format has a text for it, a serializer gets an object."""
+def test_a_date_beyond_pythons_range_makes_its_row_invalid(kafka: str) -> None:
     days = pa.array([0, 2_932_897], pa.int32()).cast(pa.date32())
     rows = pa.RecordBatch.from_pydict({"value": days})
     options: dict[str, Any] = {"value_serializer": lambda value: str(value).encode()}
-    told = report_of(kafka, "dates", [rows], on_row_error="skip", **options)
-    assert (told["skipped"], values(kafka, "dates")) == (1, [b"1970-01-01"])
-    assert "no form in Python" in told["reasons"][0]
+    report = report_of(kafka, "dates", [rows], on_row_error="skip", **options)
+    assert (report["skipped"], values(kafka, "dates")) == (1, [b"1970-01-01"])
+    assert "no form in Python" in report["reasons"][0]
 
 
-def test_the_sender_looks_at_no_row_by_itself() -> None:
-    """What is not of the application's own goes to ``send_arrow`` as it is."""
+def test_columns_are_sent_in_bulk_only() -> None:
     rows = pa.RecordBatch.from_pydict(
         {
             "value": column({"a": 1}),
@@ -172,26 +170,26 @@ def test_the_sender_looks_at_no_row_by_itself() -> None:
         }
     )
     writer = partition_writer(bootstrap_servers="broker:9092", value_format="json")
-    producer = OnlyCalls()
+    producer = BulkOnly()
     TaskSender(writer.plan, producer).send_batches([rows])
     assert (producer.rows, producer.bytes) == (ROWS, ROWS * len('{"a":1}' + "k"))
 
 
-class OnlyCalls(MeasuringProducer):
-    """A task's producer that takes rows by bulk calls alone."""
+class BulkOnly(MeasuringProducer):
+    """A task's producer that refuses single rows."""
 
     def send(self, *arguments: Any, **options: Any) -> None:
-        raise AssertionError("a row by itself")
+        raise AssertionError("a single row was sent")
 
 
-def test_every_row_of_a_large_batch_goes_to_a_serializer(kafka: str) -> None:
+def test_a_serializer_gets_every_row_of_a_large_batch(kafka: str) -> None:
     rows = 2 * READ_ROWS + 1
     batch = pa.RecordBatch.from_pydict({"value": list(range(rows))})
     report_of(kafka, "large", [batch], value_serializer=lambda value: b"%d" % value)
     assert values(kafka, "large") == sorted(b"%d" % row for row in range(rows))
 
 
-def test_columns_without_a_type_are_left_out(kafka: str) -> None:
+def test_columns_of_type_null_are_ignored(kafka: str) -> None:
     columns = {name: pa.nulls(1) for name in ("key", "headers", "partition", "timestamp")}
     rows = Rows("untyped", pa.RecordBatch.from_pydict({"value": ["v"], **columns}))
     with KafkaProducer(bootstrap_servers=kafka) as producer:
@@ -200,9 +198,9 @@ def test_columns_without_a_type_are_left_out(kafka: str) -> None:
     assert (record.key, record.value, list(record.headers)) == (None, b"v", [])
 
 
-def test_the_error_of_a_row_is_short_however_large_its_schema_and_value_are() -> None:
+def test_a_row_error_with_a_large_schema_and_value_is_truncated() -> None:
     schema = json.dumps({"type": "string", "maxLength": 1, "description": "x" * 100_000})
     column = pa.array(["y" * 100_000])
-    _, faults = EncodedColumns(JsonEncoding(schema)).converter(column.type)(column)
-    assert "does not fit the schema: ValidationError: 'yyy" in str(faults[0])
-    assert len(str(faults[0])) < 1_000
+    _, errors = EncodedColumns(JsonEncoding(schema)).converter(column.type)(column)
+    assert "does not fit the schema: ValidationError: 'yyy" in str(errors[0])
+    assert len(str(errors[0])) < 1_000

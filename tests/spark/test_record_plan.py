@@ -1,4 +1,4 @@
-"""Which items of a partition, and which columns, become which arguments of ``send``."""
+"""Items and columns become arguments of ``send``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ KEYED = Row("key", "value")
     ],
     ids=steady_repr,
 )
-def test_an_item_becomes_arguments(item: Any, arguments: tuple[Any, ...]) -> None:
+def test_items_become_arguments_of_send(item: Any, arguments: tuple[Any, ...]) -> None:
     assert SHAPES.read(item) == arguments
 
 
@@ -81,7 +81,7 @@ def test_text_stays_text_for_a_serializer() -> None:
     ],
     ids=steady_repr,
 )
-def test_what_is_no_record_is_refused(item: Any, complaint: str) -> None:
+def test_invalid_items_are_refused(item: Any, complaint: str) -> None:
     with pytest.raises(RecordTypeError, match=complaint):
         SHAPES.read(item)
 
@@ -91,8 +91,8 @@ def test_a_record_needs_a_topic() -> None:
         RecordPlan(topic=None).read(b"v")
 
 
-def test_no_column_is_taken_that_is_missing_or_there_twice() -> None:
-    """A frame that was joined to another one may have two of a name."""
+def test_missing_and_duplicate_columns_are_refused() -> None:
+    """A joined frame may have two columns of one name."""
     plan = RecordPlan(topic=None, columns={"value": "payload"})
     with pytest.raises(RecordTypeError, match="no column 'payload'"):
         plan.find(["key"])
@@ -113,7 +113,7 @@ TEXT_TYPES = [
 
 
 @pytest.mark.parametrize("kind", TEXT_TYPES, ids=str)
-def test_every_kind_of_text_becomes_bytes_and_is_weighed(kind: Any) -> None:
+def test_every_text_type_becomes_bytes_and_is_measured(kind: Any) -> None:
     column = pa.array(["a", None, "gr\u00fcn", ""]).cast(kind)
     batch = pa.RecordBatch.from_arrays([column, column], ["value", "key"])
     expected = [b"a", None, "gr\u00fcn".encode(), b""]
@@ -121,7 +121,7 @@ def test_every_kind_of_text_becomes_bytes_and_is_weighed(kind: Any) -> None:
     assert Rows("t", batch).slice(1).nbytes == 2 * len("gr\u00fcn".encode())
 
 
-def test_rows_are_cut() -> None:
+def test_slices_of_rows_have_their_sizes_and_arguments() -> None:
     payloads = {"value": [b"a", None, b"ccc"], "key": [None, b"k", b"kk"]}
     rows = Rows("t", pa.RecordBatch.from_pydict(payloads))
     assert (rows.num_rows, rows.nbytes) == (3, 7)
@@ -133,10 +133,10 @@ def test_rows_are_cut() -> None:
     assert (nothing.nbytes, nothing.slice(0, 0).nbytes, nothing.slice(0, 0).num_rows) == (0, 0, 0)
 
 
-def test_times_before_1970_are_cut_downwards() -> None:
+def test_timestamps_are_rounded_down_even_before_1970() -> None:
     for unit, parts in (("us", 10**3), ("ns", 10**6)):
-        told = [-parts - 1, -parts, -1, 0, 1, 2**63 - 1, -(2**63) + 1]
-        times = pa.array([*told, None], pa.timestamp(unit, "UTC"))
+        ticks = [-parts - 1, -parts, -1, 0, 1, 2**63 - 1, -(2**63) + 1]
+        times = pa.array([*ticks, None], pa.timestamp(unit, "UTC"))
         batch = pa.RecordBatch.from_pydict({"value": [b"v"] * 8, "timestamp": times})
         read = read_batch(batch, SHAPES)
-        assert [timestamp for *_, timestamp in read] == [*(each // parts for each in told), None]
+        assert [timestamp for *_, timestamp in read] == [*(one // parts for one in ticks), None]

@@ -1,4 +1,4 @@
-"""Values with a schema of a registry, which the driver asks once and the tasks do not need"""
+"""Values with a registered schema: the driver asks the registry once, tasks do not."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def source(fake: FakeRegistry, subject: str) -> dict[str, str]:
     }
 
 
-def test_protobuf(kafka: str, fake: FakeRegistry) -> None:
+def test_protobuf_rows_follow_their_registered_schema(kafka: str, fake: FakeRegistry) -> None:
     writer = partition_writer(
         "registered-protobuf",
         bootstrap_servers=kafka,
@@ -67,7 +67,7 @@ def test_protobuf(kafka: str, fake: FakeRegistry) -> None:
     assert [(order.id, order.buyer.name) for order in orders] == [(7, "Ada"), (2**62, "")]
 
 
-def test_json_schema(kafka: str, fake: FakeRegistry) -> None:
+def test_json_rows_that_violate_the_schema_are_dead_letters(kafka: str, fake: FakeRegistry) -> None:
     schema = {"type": "object", "properties": {"id": {"type": "integer", "maximum": 5}}}
     writer = partition_writer(
         "registered-json",
@@ -86,7 +86,7 @@ def test_json_schema(kafka: str, fake: FakeRegistry) -> None:
     assert dict(dead.headers)["kprod.dlq.reason"] == b"SerializationError"
 
 
-def test_the_subject_is_named_after_the_topic(kafka: str, fake: FakeRegistry) -> None:
+def test_the_default_subject_is_named_after_the_topic(kafka: str, fake: FakeRegistry) -> None:
     given: Any = {**AVRO, "bootstrap_servers": kafka, "schema_registry": fake.url}
     writer = partition_writer("named-after", **given)
     list(writer(iter([pa.RecordBatch.from_pylist([{"id": 7, "who": "Ada"}])])))
@@ -96,7 +96,7 @@ def test_the_subject_is_named_after_the_topic(kafka: str, fake: FakeRegistry) ->
         partition_writer(**given)
 
 
-def test_what_the_registry_refuses_is_told_on_the_driver(fake: FakeRegistry) -> None:
+def test_errors_of_the_registry_are_raised_on_the_driver(fake: FakeRegistry) -> None:
     given: Any = {"bootstrap_servers": "broker:9092", "subject": "s", "schema_registry": fake.url}
     with pytest.raises(SchemaNotFoundError):
         partition_writer("t", **given, value_format="avro")
@@ -104,27 +104,27 @@ def test_what_the_registry_refuses_is_told_on_the_driver(fake: FakeRegistry) -> 
         partition_writer("t", **given, value_format="protobuf", protobuf_message="nowhere:Order")
 
 
-def test_a_stream_keeps_the_schema_that_it_began_with(fake: FakeRegistry) -> None:
-    """Spark makes a writer for each micro-batch; the registry may be away by then, or newer."""
-    fake.register("kept", {"schema": json.dumps(SALE)})
-    first = stream_writer(source(fake, "kept"), AS_IDS)
+def test_a_stream_keeps_its_first_schema(fake: FakeRegistry) -> None:
+    """Spark makes a writer for each micro-batch."""
+    fake.register("stream", {"schema": json.dumps(SALE)})
+    first = stream_writer(source(fake, "stream"), AS_IDS)
     asked = len(fake.asked)
     newer = {**SALE, "fields": [*SALE["fields"], {"name": "x", "type": "long", "default": 0}]}
-    fake.register("kept", {"schema": json.dumps(newer)})
-    second = stream_writer(source(fake, "kept"), AS_IDS)
+    fake.register("stream", {"schema": json.dumps(newer)})
+    second = stream_writer(source(fake, "stream"), AS_IDS)
     assert len(fake.asked) == asked
     assert second._task.writer.plan.value == first._task.writer.plan.value
 
 
-def test_a_micro_batch_is_committed_though_the_registry_has_no_schema(fake: FakeRegistry) -> None:
-    """Spark makes another writer to commit, in another process: the schema may be away by then."""
+def test_a_micro_batch_is_committed_without_the_registry(fake: FakeRegistry) -> None:
+    """Spark makes another writer to commit, in another process."""
     writer = stream_writer(source(fake, "gone"), AS_IDS)
     writer.commit([], 0)
     with pytest.raises(RegistryError):
         pickle.dumps(writer)
 
 
-def test_only_the_call_that_describes_the_job_asks_the_registry(
+def test_foreach_batch_asks_the_registry_once(
     cluster: SparkSession, kafka: str, fake: FakeRegistry
 ) -> None:
     writes = foreach_batch("each-batch", bootstrap_servers=kafka, schema_registry=fake.url, **AVRO)

@@ -1,4 +1,4 @@
-"""The columns of a DataFrame are judged on the driver, by the types that Spark gives them."""
+"""The column types of a DataFrame are checked on the driver."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kprod.spark.partition_writer import task_writer
 from kprod.spark.schema_check import check_schema
 from tests.support.steady_names import steady_repr
 
-PLACES: list[types.DataType] = []
+GEO_TYPES: list[types.DataType] = []
 if hasattr(types, "GeometryType"):  # from Spark 4.1 on
-    PLACES = [types.GeometryType(4326), types.GeographyType(4326)]
+    GEO_TYPES = [types.GeometryType(4326), types.GeographyType(4326)]
 
 
 class Point(types.UserDefinedType):
-    """A type of an application's; Spark stores it as a struct."""
+    """A user-defined type; Spark stores it as a struct."""
 
     @classmethod
     def sqlType(cls) -> types.DataType:
@@ -53,7 +53,7 @@ def check(kind: types.DataType, **options: Any) -> None:
     ],
     ids=steady_repr,
 )
-def test_json_has_a_form_for(kind: types.DataType) -> None:
+def test_types_that_json_can_represent_are_accepted(kind: types.DataType) -> None:
     check(kind, value_format="json")
     check(types.ArrayType(types.MapType(types.StringType(), kind)), value_format="json")
 
@@ -65,11 +65,11 @@ def test_json_has_a_form_for(kind: types.DataType) -> None:
         (types.YearMonthIntervalType(), "is not supported"),
         (types.CalendarIntervalType(), "is not supported"),
         (types.MapType(types.BinaryType(), types.LongType()), "no name in JSON for keys of binary"),
-        *((kind, "no JSON for GEOMETRY or GEOGRAPHY") for kind in PLACES),
+        *((kind, "no JSON for GEOMETRY or GEOGRAPHY") for kind in GEO_TYPES),
     ],
     ids=steady_repr,
 )
-def test_json_is_refused_for(kind: types.DataType, why: str) -> None:
+def test_types_that_json_cannot_represent_are_refused(kind: types.DataType, why: str) -> None:
     for column in (kind, types.ArrayType(kind), types.StructType([types.StructField("y", kind)])):
         with pytest.raises(SchemaError, match=why):
             check(column, value_format="json")
@@ -80,13 +80,13 @@ def test_json_is_refused_for(kind: types.DataType, why: str) -> None:
     [
         (types.StringType(), "int", "value: the columns: x: string does not fit the Avro type int"),
         (types.VariantType(), "string", "x: a VARIANT"),
-        *((kind, "string", "GEOGRAPHY does not fit the Avro type string") for kind in PLACES),
+        *((kind, "string", "GEOGRAPHY does not fit the Avro type string") for kind in GEO_TYPES),
         (Point(), "string", "struct<latitude: double> does not fit the Avro type string"),
         (types.LongType(), None, r"no field of \['y'\] has the name of the columns \['x'\]"),
     ],
     ids=steady_repr,
 )
-def test_avro_is_refused_for(kind: types.DataType, avro: Any, why: str) -> None:
+def test_types_that_avro_cannot_hold_are_refused(kind: types.DataType, avro: Any, why: str) -> None:
     name = "x" if avro else "y"
     fields = [{"name": name, "type": avro or ["null", "long"]}]
     schema = json.dumps({"type": "record", "name": "R", "fields": fields})
@@ -94,7 +94,7 @@ def test_avro_is_refused_for(kind: types.DataType, avro: Any, why: str) -> None:
         check(kind, value_format="avro", avro_schema=schema)
 
 
-def test_a_serializer_of_the_application_gets_no_bytes_of_spark_s_own() -> None:
+def test_variants_for_a_serializer_are_refused() -> None:
     writer = task_writer("t", bootstrap_servers="127.0.0.1:1", value_serializer=str)
     schema = types.StructType([types.StructField("value", types.ArrayType(types.VariantType()))])
     with pytest.raises(SchemaError, match="value: column 'value': a VARIANT"):

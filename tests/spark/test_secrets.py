@@ -1,4 +1,4 @@
-"""Placeholders in options are filled where the producer is made, and say where they looked."""
+"""Placeholders for secrets in options are resolved where the producer is made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shown(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: exposed(value) for name, value in options.items()}
 
 
-def test_each_kind_of_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_placeholders_are_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KPROD_SECRET", "from the environment")
     whole, properties = tmp_path / "whole", tmp_path / "some.properties"
     whole.write_text("from a file\n")
@@ -62,7 +62,7 @@ def test_each_kind_of_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "=none\npassword==a=b\nurl=\x0b\x85\u2028",
     ],
 )
-def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path, text: str) -> None:
+def test_a_properties_file_is_parsed_like_in_java(tmp_path: Path, text: str) -> None:
     file = tmp_path / "some.properties"
     file.write_bytes(text.encode())
     options = {"p": f"${{file:{file}:password}}"}
@@ -72,7 +72,7 @@ def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path, text: str) -
 @pytest.mark.parametrize(
     "text", ["user=canary\n", "user=canary\nb=\\uglysecret\n", "user=canary\xff"]
 )
-def test_an_error_names_the_file_and_shows_nothing_of_it(tmp_path: Path, text: str) -> None:
+def test_an_error_names_the_file_without_its_content(tmp_path: Path, text: str) -> None:
     file = tmp_path / "some.properties"
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigError, match=r"some\.properties'") as raised:
@@ -86,19 +86,19 @@ def test_an_error_names_the_file_and_shows_nothing_of_it(tmp_path: Path, text: s
         error = error.__context__
 
 
-def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_secret_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KPROD_SECRET", raising=False)
     (tmp_path / "p").write_text("a=1\n")
-    for place, complaint in (
+    for placeholder, complaint in (
         ("${env:KPROD_SECRET}", "KPROD_SECRET is not set"),
         (f"${{file:{tmp_path}/none}}", "cannot read the secret in"),
         (f"${{file:{tmp_path}/p:b}}", "there is no 'b' in"),
     ):
         with pytest.raises(ConfigError, match=complaint):
-            resolved({"sasl_plain_password": place})
+            resolved({"sasl_plain_password": placeholder})
 
 
-def test_a_pipeline_shows_nothing_that_may_be_a_secret() -> None:
+def test_the_repr_of_a_pipeline_has_no_secrets() -> None:
     login = {"sasl_plain_username": "u", "sasl_plain_password": "canary"}
     pipeline = Pipeline(
         topic="t",
@@ -115,7 +115,7 @@ def test_a_pipeline_shows_nothing_that_may_be_a_secret() -> None:
     ("protocol", "tls"),
     [("SASL_SSL", {"ssl_cafile": "ca.pem"}), ("SASL_PLAINTEXT", {})],
 )
-def test_a_whole_login_may_be_known_on_the_executors_only(
+def test_a_jaas_login_may_be_a_placeholder(
     monkeypatch: pytest.MonkeyPatch, protocol: Any, tls: Any
 ) -> None:
     options: dict[str, Any] = {
@@ -134,7 +134,7 @@ def test_a_whole_login_may_be_known_on_the_executors_only(
         ProducerConfig.from_options(producer_options(writer.producer.options))
 
 
-def test_a_writer_carries_the_place_and_not_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pickled_writer_has_placeholders_not_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KPROD_SECRET", "canary")
     writer = partition_writer(
         "t",

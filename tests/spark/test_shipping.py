@@ -1,4 +1,4 @@
-"""The guide's ways to ship kprod to executors, by its own commands, away from the checkout.
+"""The documented ways to ship kprod to executors, run outside the checkout.
 
 Each makes an environment from a wheel of this checkout, and starts a cluster: ``make campaign``.
 """
@@ -27,7 +27,7 @@ RECIPE = re.compile(r'^```console title="([a-z-]+)"\n(.*?)^```$', re.MULTILINE |
 RECIPES = dict(RECIPE.findall((ROOT / "docs" / "spark-operation.md").read_text()))
 JOB = Path(__file__).with_name("shipped_job.py")
 
-AWAY = {name: text for name, text in SETTINGS.items() if name != "spark.executorEnv.PYTHONPATH"}
+BARE = {name: text for name, text in SETTINGS.items() if name != "spark.executorEnv.PYTHONPATH"}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """A shell's variables: its ``spark-submit`` has a cluster, its ``python`` no packages."""
+    """Environment variables: ``spark-submit`` uses a cluster, ``python`` has no packages."""
     spark, workers, conf = Path(pyspark.__file__).parent, tmp_path / "workers", tmp_path / "conf"
     # Python workers without pyspark among their packages find it in the archive of a whole Spark.
     monkeypatch.setenv("SPARK_HOME", str(spark))
@@ -62,7 +62,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     hidden = {"PYTHONPATH", "PYTHONHOME", "PYSPARK_PYTHON", "VIRTUAL_ENV"}
     with standalone(workers) as address:
         unpacked = {"spark.executorEnv.PEX_ROOT": str(tmp_path / "pex")}
-        settings = AWAY | unpacked | {"spark.master": address}
+        settings = BARE | unpacked | {"spark.master": address}
         lines = [f"{name} {value}\n" for name, value in settings.items()]
         (conf / "spark-defaults.conf").write_text("".join(lines))
         yield {name: value for name, value in os.environ.items() if name not in hidden} | {
@@ -84,7 +84,7 @@ def with_wheel(recipe: str, wheel: Path) -> str:
 
 
 @pytest.mark.parametrize("name", ["venv-pack", "pex"])
-def test_a_shipped_environment_writes_everything(
+def test_a_shipped_environment_writes_all_rows(
     name: str, wheel: Path, cluster: dict[str, str], tmp_path: Path
 ) -> None:
     with EmbeddedBroker(default_partitions=3) as broker:
@@ -105,4 +105,4 @@ def test_a_shipped_environment_writes_everything(
     # An archive is unpacked in the executor's own folder, a PEX once on each machine.
     shipped = tmp_path / ("workers" if name == "venv-pack" else "pex")
     for where in json.loads(ended.stdout.splitlines()[-1]):
-        assert all(Path(place).is_relative_to(shipped) for place in where), where
+        assert all(Path(path).is_relative_to(shipped) for path in where), where

@@ -1,4 +1,4 @@
-"""Tables ``USING kprod``: each way to write works, or is refused in words with no row written."""
+"""Tables ``USING kprod``: each way to write works, or is refused without writing a row."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_a_table_is_appended_to_and_never_replaced(
 
 
 @pytest.mark.full
-def test_what_spark_hands_no_options_to_is_refused(cluster: SparkSession, kafka: str) -> None:
-    """``CREATE TABLE`` is taken by Spark alone; what would write or read the table is refused."""
+def test_statements_without_options_are_refused(cluster: SparkSession, kafka: str) -> None:
+    """Spark accepts ``CREATE TABLE`` itself. Writing and reading the table is refused."""
     given = f"OPTIONS ('kafka.bootstrap.servers' '{kafka}', topic 'sql-refused')"
     frame(cluster).createOrReplaceTempView("sql_rows")
     written = frame(cluster).write.format("kprod").options(**options(kafka, "sql-refused"))

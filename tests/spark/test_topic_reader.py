@@ -1,4 +1,4 @@
-"""A topic that is read back: offsets, headers, transactions that count, and options."""
+"""Reading a topic: offsets, headers, isolation and options."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def rows(servers: str, **options: str) -> list[tuple[Any, ...]]:
     return [row for span in reader.partitions() for row in reader.read(span)]
 
 
-def test_committed_records_with_all_their_columns(servers: str) -> None:
+def test_committed_records_are_read_with_all_columns(servers: str) -> None:
     found = rows(servers)
     assert [row[1] for row in found] == [b"first 0", b"last 0", b"first 1", b"last 1"]
     key, value, topic, partition, offset, moment, headers = found[0]
@@ -71,8 +71,8 @@ def test_committed_records_with_all_their_columns(servers: str) -> None:
     assert [(one.key, one.value) for one in headers] == [("h", b"v")]
 
 
-def test_a_time_that_cannot_be_shown_is_null() -> None:
-    """Microseconds since 1970 are milliseconds until the year 55840."""
+def test_a_timestamp_beyond_the_year_9999_is_null() -> None:
+    """Such as microseconds taken for milliseconds."""
     log = LogConfig(message_timestamp_after_max_ms=NO_LIMIT)
     with EmbeddedBroker(topics={"read": 1}, log_config=log) as broker:
         with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
@@ -83,13 +83,13 @@ def test_a_time_that_cannot_be_shown_is_null() -> None:
     assert moments == [None, last]
 
 
-def test_other_records_when_they_are_asked_for(servers: str) -> None:
+def test_read_uncommitted_reads_aborted_and_open_records(servers: str) -> None:
     for name in ("isolation", "kafka.isolation.level"):
         found = [row[1] for row in rows(servers, **{name: "read_uncommitted"})]
         assert (found.count(b"aborted"), found[-1]) == (2, b"open")
 
 
-def test_from_and_to_offsets(servers: str) -> None:
+def test_starting_and_ending_offsets_limit_the_records(servers: str) -> None:
     assert rows(servers, startingOffsets="latest") == []
     some = {"startingOffsets": '{"read": {"0": 1, "1": -1}}', "endingOffsets": '{"0": 5, "1": -1}'}
     assert [row[1] for row in rows(servers, **some)] == [b"last 0"]
@@ -98,7 +98,7 @@ def test_from_and_to_offsets(servers: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"topic": "t"}, "kafka.bootstrap.servers: the option is missing"),
         (BROKERS, "topic: the option is missing"),
@@ -108,20 +108,20 @@ def test_from_and_to_offsets(servers: str) -> None:
         ({**BROKERS, "topic": "t", "failOnDataLoss": "0"}, "failOnDataLoss: expected one of"),
     ],
 )
-def test_options_that_are_refused(options: dict[str, str], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_invalid_read_options_are_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         read_options(options)
 
 
 @pytest.mark.parametrize("name", ["startingOffsets", "endingOffsets"])
-@pytest.mark.parametrize("told", ['{"0": 1}', '{"read": {"1": -1}}', '{"0": 1, "1": 1, "2": 1}'])
-def test_offsets_name_each_partition(servers: str, name: str, told: str) -> None:
-    """As for Spark's own source; another partition would be read whole without a word."""
+@pytest.mark.parametrize("offsets", ['{"0": 1}', '{"read": {"1": -1}}', '{"0": 1, "1": 1, "2": 1}'])
+def test_offsets_must_name_exactly_the_partitions(servers: str, name: str, offsets: str) -> None:
+    """As in Spark's own source."""
     with pytest.raises(ConfigError, match=rf"{name}: 'read' has the partitions \[0, 1\]"):
-        rows(servers, **{name: told})
+        rows(servers, **{name: offsets})
 
 
-def test_offsets_that_are_not_there_are_an_error_unless_they_need_not_be() -> None:
+def test_missing_offsets_are_an_error_unless_data_loss_is_accepted() -> None:
     with EmbeddedBroker(topics={"read": 1}) as broker:
         with KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
             for number in range(5):
@@ -144,7 +144,7 @@ def test_offsets_that_are_not_there_are_an_error_unless_they_need_not_be() -> No
         assert rows(servers, startingOffsets='{"0": 5}', endingOffsets='{"0": 5}') == []
 
 
-def test_streams_are_left_to_sparks_own_source() -> None:
+def test_streaming_reads_refer_to_sparks_kafka_source() -> None:
     source = DefaultSource({})
     with pytest.raises(ConfigError, match=r'use Spark\'s own source, format\("kafka"\)'):
         source.streamReader(source.schema())  # type: ignore[arg-type]

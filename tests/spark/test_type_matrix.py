@@ -1,4 +1,4 @@
-"""Every Spark type in every format: the whole matrix, which takes minutes"""
+"""Every Spark type in every format. Takes minutes."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from tests.support.programs import run_python
 
 
 @pytest.mark.timeout(3600)
-def test_every_type_is_equal_or_refused_in_every_format() -> None:
+def test_every_type_equals_sparks_output_or_is_refused() -> None:
     print(run_python("-m", "tests.spark.type_matrix", seconds=3600).stdout)

@@ -1,4 +1,4 @@
-"""``write``, ``format("kprod")`` and ``foreach_batch`` on a cluster, judged by a reader."""
+"""``write``, ``format("kprod")`` and ``foreach_batch`` on a cluster."""
 
 from __future__ import annotations
 
@@ -58,8 +58,7 @@ def once_each(kafka: str, topic: str, rows: int = ROWS) -> bool:
     return values(kafka, topic) == every_row(rows)
 
 
-def places(kafka: str, topic: str) -> dict[bytes | None, int]:
-    """The partitions of the keys."""
+def partition_by_key(kafka: str, topic: str) -> dict[bytes | None, int]:
     return {record.key: partition for partition, record in read_topic(kafka, topic)}
 
 
@@ -68,17 +67,17 @@ def save(frame: DataFrame, kafka: str, mode: str = "append", **options: str) -> 
     writer.options(**options).mode(mode).save()
 
 
-def assert_ranges_are_the_log(kafka: str, topic: str, offsets: Mapping[int, OffsetRange]) -> None:
+def assert_ranges_equal_the_log(kafka: str, topic: str, offsets: Mapping[int, OffsetRange]) -> None:
     ends = Counter(partition for partition, _ in read_topic(kafka, topic))
-    told = {number: (found.first, found.last, found.records) for number, found in offsets.items()}
-    assert told == {number: (0, end - 1, end) for number, end in ends.items()}
+    ranges = {number: (found.first, found.last, found.records) for number, found in offsets.items()}
+    assert ranges == {number: (0, end - 1, end) for number, end in ends.items()}
 
 
-def test_a_frame_is_written_and_its_result_is_the_log(cluster: SparkSession, kafka: str) -> None:
+def test_the_result_of_a_write_equals_the_stored_records(cluster: SparkSession, kafka: str) -> None:
     result = write(keyed(cluster), "whole-frame", bootstrap_servers=kafka)
     assert once_each(kafka, "whole-frame")
     assert (result.records, result.skipped, result.dead_letters) == (ROWS, 0, 0)
-    assert_ranges_are_the_log(kafka, "whole-frame", result.offsets["whole-frame"])
+    assert_ranges_equal_the_log(kafka, "whole-frame", result.offsets["whole-frame"])
     assert [shard.task for shard in result.shards] == list(range(TASKS))
     assert result.attempts == TASKS
     assert "3,000 records" in str(result)
@@ -88,7 +87,7 @@ def test_a_frame_is_written_and_its_result_is_the_log(cluster: SparkSession, kaf
     assert min(found.first for found in summary.offsets["whole-frame"].values()) > 0
 
 
-def test_the_jobs_say_in_sparks_ui_what_they_do(cluster: SparkSession, kafka: str) -> None:
+def test_jobs_have_a_description_in_the_spark_ui(cluster: SparkSession, kafka: str) -> None:
     write(keyed(cluster), "described", bootstrap_servers=kafka)
     context: Any = cluster.sparkContext
     context._jsc.sc().listenerBus().waitUntilEmpty()
@@ -97,24 +96,24 @@ def test_the_jobs_say_in_sparks_ui_what_they_do(cluster: SparkSession, kafka: st
     assert "kprod: write to described" in [one.get() for one in described if one.isDefined()]
 
 
-def test_a_broker_that_cannot_be_reached(cluster: SparkSession) -> None:
-    nowhere = f"127.0.0.1:{free_port()}"
-    with pytest.raises(WriteFailed, match=f"cannot connect to {nowhere}") as raised:
-        write(keyed(cluster), "nowhere", bootstrap_servers=nowhere, max_block_ms=500)
+def test_an_unreachable_broker_is_reported_in_one_line(cluster: SparkSession) -> None:
+    unreachable = f"127.0.0.1:{free_port()}"
+    with pytest.raises(WriteFailed, match=f"cannot connect to {unreachable}") as raised:
+        write(keyed(cluster), "unreachable", bootstrap_servers=unreachable, max_block_ms=500)
     assert "\n" not in str(raised.value)
 
 
-def test_each_kafka_partition_is_written_by_one_task(cluster: SparkSession, kafka: str) -> None:
+def test_repartition_kafka_uses_one_task_per_partition(cluster: SparkSession, kafka: str) -> None:
     write(keyed(cluster), "chosen", bootstrap_servers=kafka)
     result = write(keyed(cluster), "gathered", bootstrap_servers=kafka, repartition="kafka")
     assert once_each(kafka, "gathered")
     writers = [found.partition for shard in result.shards for found in shard.offsets]
     assert sorted(writers) == [0, 1, 2]
-    assert places(kafka, "gathered") == places(kafka, "chosen")
+    assert partition_by_key(kafka, "gathered") == partition_by_key(kafka, "chosen")
 
 
 @pytest.mark.parametrize("arrow", [True, False])
-def test_workers_choose_the_partitions_that_the_producer_would(
+def test_workers_choose_the_same_partitions_as_the_producer(
     cluster: SparkSession, arrow: bool
 ) -> None:
     keys = [bytes(range(200, 200 + length)) for length in range(12)] + [b"\x80\xff\x00\x7f" * 9]
@@ -128,7 +127,7 @@ def test_workers_choose_the_partitions_that_the_producer_would(
     ]
 
 
-def test_every_task_gets_the_number_that_spark_puts_there(cluster: SparkSession) -> None:
+def test_numbers_by_task_hash_to_the_intended_tasks(cluster: SparkSession) -> None:
     numbers = [*numbers_by_task(12), 2**31 - 1]
     listed = ", ".join(map(str, numbers))
     row = cluster.sql(f"select transform(array({listed}), x -> hash(x)) as hashes").collect()[0]
@@ -136,14 +135,14 @@ def test_every_task_gets_the_number_that_spark_puts_there(cluster: SparkSession)
     assert [found % 12 for found in row["hashes"][:-1]] == list(range(12))
 
 
-def test_a_worker_outlives_a_task_that_needs_no_rows(cluster: SparkSession) -> None:
-    """PySpark ends a worker whose task has not read its input, and its producers with it."""
-    processes = [call_in_task(cluster, "who is it", os.getpid) for _ in range(3)]
+def test_a_worker_is_reused_after_a_task_without_rows(cluster: SparkSession) -> None:
+    """PySpark ends a worker whose task has not read all of its input."""
+    processes = [call_in_task(cluster, "process id", os.getpid) for _ in range(3)]
     assert all(Path(f"/proc/{process}").exists() for process in processes)
 
 
 @pytest.mark.full
-def test_a_task_that_is_tried_again_loses_nothing(cluster: SparkSession, kafka: str) -> None:
+def test_a_retried_task_loses_no_records(cluster: SparkSession, kafka: str) -> None:
     def break_once(rows: Iterable[str]) -> Iterator[str]:
         context = TaskContext.get()
         assert context is not None
@@ -161,7 +160,7 @@ def test_a_task_that_is_tried_again_loses_nothing(cluster: SparkSession, kafka: 
     assert stored == {b"row %d" % row for row in range(ROWS)}
 
 
-def test_rows_without_a_key_are_spread_and_named_partitions_kept(
+def test_rows_without_a_key_are_spread_and_given_partitions_kept(
     cluster: SparkSession, kafka: str
 ) -> None:
     frame = cluster.range(300).selectExpr(
@@ -185,10 +184,10 @@ def test_rows_without_a_key_are_spread_and_named_partitions_kept(
         ("spread-variants", "parse_json(cast(id as string))"),
     ],
 )
-def test_rows_that_spark_cannot_hash_are_spread_as_well(
+def test_rows_with_unhashable_columns_are_spread_too(
     cluster: SparkSession, kafka: str, topic: str, value: str
 ) -> None:
-    """Also if the columns that Spark can hash are the same in all rows."""
+    """Also when the hashable columns are equal in all rows."""
     frame = cluster.range(300).selectExpr(f"{value} as value", "'not used' as topic")
     options: Any = {"value_format": "json", "repartition": "kafka"}
     result = write(frame, topic, bootstrap_servers=kafka, **options)
@@ -196,15 +195,15 @@ def test_rows_that_spark_cannot_hash_are_spread_as_well(
     assert len(result.offsets[topic]) == 3
 
 
-def test_gathering_rows_changes_no_value(cluster: SparkSession, kafka: str) -> None:
-    """The chosen partition is not written into a column that the values are made of."""
+def test_repartition_kafka_does_not_change_the_values(cluster: SparkSession, kafka: str) -> None:
+    """The chosen partition does not overwrite a column of the values."""
     keys = "id", "cast(id as string) as k", "if(id < 3, null, 1) as p"
     frame = cluster.range(6).selectExpr(*keys, "'a column' as partition")
     options: Any = {"value_format": "json", "columns": {"key": "k", "partition": "p"}}
     written = {}
     cases: Any = (("as-they-are", None), ("as-gathered", "kafka"))
-    for topic, gathers in cases:
-        write(frame, topic, bootstrap_servers=kafka, repartition=gathers, **options)
+    for topic, repartition in cases:
+        write(frame, topic, bootstrap_servers=kafka, repartition=repartition, **options)
         found = list(read_topic(kafka, topic))
         written[topic] = sorted(record.value or b"" for _, record in found)
         assert [partition for partition, record in found if b'"p"' in (record.value or b"")] == [
@@ -219,10 +218,10 @@ def test_gathering_rows_changes_no_value(cluster: SparkSession, kafka: str) -> N
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
-def test_a_partition_beyond_what_an_int_holds_is_no_other_one(
+def test_a_partition_number_beyond_32_bits_is_an_invalid_row(
     cluster: SparkSession, kafka: str, ansi: str
 ) -> None:
-    """Cast to an int it was partition 1, or failed the job whatever ``on_row_error`` says."""
+    """The cast to an int made it partition 1, or failed the job despite ``on_row_error``."""
     number = f"cast({2**32 + 1} as bigint)"
     frame = cluster.sql(f"select 'v' as value, if(id = 0, {number}, 1) as partition from range(3)")
     before = cluster.conf.get("spark.sql.ansi.enabled")
@@ -244,14 +243,14 @@ def test_keys_and_values_may_be_null(cluster: SparkSession, kafka: str) -> None:
     assert found == Counter(rows * 2)
 
 
-def test_a_rate_is_kept_by_all_tasks_together(cluster: SparkSession, kafka: str) -> None:
+def test_a_rate_limit_is_shared_by_all_tasks(cluster: SparkSession, kafka: str) -> None:
     result = write(keyed(cluster), "slowly", bootstrap_servers=kafka, max_records_per_second=6_000)
     assert once_each(kafka, "slowly")
-    # Two tasks run at once, 750 rows each; a piece is paid for after it was sent.
+    # Two tasks of 750 rows run at once. The limiter waits after each piece.
     assert all(shard.seconds >= 0.2 for shard in result.shards)
 
 
-def test_what_no_attempt_can_help_fails_at_once(cluster: SparkSession, kafka: str) -> None:
+def test_a_permanent_error_fails_without_retries(cluster: SparkSession, kafka: str) -> None:
     frame = cluster.range(0, 400, 1, 8).selectExpr("if(id = 0, null, 'some') topic", "'v' value")
     with pytest.raises(WriteFailed, match="has no topic") as raised:
         write(frame, bootstrap_servers=kafka)
@@ -259,7 +258,7 @@ def test_what_no_attempt_can_help_fails_at_once(cluster: SparkSession, kafka: st
     assert all(shard.attempt == 0 for shard in raised.value.result.shards)
 
 
-def test_a_topic_that_does_not_exist_is_not_asked_for_four_times(cluster: SparkSession) -> None:
+def test_a_missing_topic_fails_without_retries(cluster: SparkSession) -> None:
     with EmbeddedBroker(auto_create_topics=False) as broker, pytest.raises(WriteFailed) as raised:
         write(
             keyed(cluster),
@@ -271,8 +270,8 @@ def test_a_topic_that_does_not_exist_is_not_asked_for_four_times(cluster: SparkS
     assert isinstance(cause.__cause__ if cause else None, BrokerError)
 
 
-def test_a_process_keeps_what_its_next_tasks_would_fail_with() -> None:
-    """The input is read to its end, unless that takes longer than the failure did."""
+def test_the_next_tasks_of_a_process_fail_at_once_with_the_same_error() -> None:
+    """The input is read to its end, unless that takes longer than the first failure."""
     batch = pa.RecordBatch.from_pydict({"value": [b"v"]})
     with EmbeddedBroker(auto_create_topics=False) as broker:
         servers = broker.bootstrap_servers
@@ -283,10 +282,10 @@ def test_a_process_keeps_what_its_next_tasks_would_fail_with() -> None:
             outcome = task.run(items)
             assert isinstance(outcome.failure, KprodTimeoutError)
             assert isinstance(items, repeat) or not list(items)
-        assert time.monotonic() - started < 1.4, "one has waited 0.5 s, and one was read for that"
+        assert time.monotonic() - started < 1.4, "0.5 s for the first, and for the endless input"
 
 
-def test_every_part_of_a_record_has_its_column(cluster: SparkSession, kafka: str) -> None:
+def test_record_parts_are_read_from_columns(cluster: SparkSession, kafka: str) -> None:
     headers = [[("a", b"b")], [("c", b"d"), ("e", b"f")], [("g", b"h"), ("g", b"i")], None]
     rows = [("parts", str(number), given) for number, given in enumerate(headers)]
     columns = "topic string, value string, headers array<struct<key: string, value: binary>>"
@@ -299,17 +298,17 @@ def test_every_part_of_a_record_has_its_column(cluster: SparkSession, kafka: str
     assert {record.timestamp for record in found} == {17}
 
 
-def test_the_partition_column_wins_and_a_null_is_ignored(cluster: SparkSession, kafka: str) -> None:
+def test_a_partition_column_is_used_unless_null(cluster: SparkSession, kafka: str) -> None:
     frame = cluster.range(5).selectExpr("cast(id as string) key", "cast(id as string) value")
     crc32 = {"kafka.partitioner": "crc32"}
     save(frame, kafka, topic="by-key")
     save(frame, kafka, topic="by-crc32", **crc32)
     save(frame.selectExpr("*", "2 as partition"), kafka, topic="by-column", **crc32)
     save(frame.selectExpr("*", "cast(null as int) as partition"), kafka, topic="by-null")
-    assert len(set(places(kafka, "by-key").values())) > 1
-    assert places(kafka, "by-crc32") != places(kafka, "by-key")
-    assert set(places(kafka, "by-column").values()) == {2}
-    assert places(kafka, "by-null") == places(kafka, "by-key")
+    assert len(set(partition_by_key(kafka, "by-key").values())) > 1
+    assert partition_by_key(kafka, "by-crc32") != partition_by_key(kafka, "by-key")
+    assert set(partition_by_key(kafka, "by-column").values()) == {2}
+    assert partition_by_key(kafka, "by-null") == partition_by_key(kafka, "by-key")
 
 
 @pytest.mark.parametrize("mode", ["overwrite", "ignore", "errorifexists"])
@@ -318,7 +317,7 @@ def test_the_only_save_mode_is_append(cluster: SparkSession, kafka: str, mode: s
         save(cluster.sql("select 'v' value"), kafka, mode, topic="modes")
 
 
-def test_a_poison_row_fails_a_save_at_once(cluster: SparkSession, kafka: str) -> None:
+def test_an_invalid_row_fails_a_save_without_retries(cluster: SparkSession, kafka: str) -> None:
     frame = cluster.sql("select 'v' value, 'poisoned' topic, -1 partition")
     with pytest.raises(Exception, match="failed permanently: PartitionError"):
         save(frame, kafka)
@@ -332,10 +331,10 @@ def test_a_poison_row_fails_a_save_at_once(cluster: SparkSession, kafka: str) ->
         ("value", {"topic": "missing", "kafka.max.block.ms": "1500"}, "missing"),
     ],
 )
-def test_a_stream_says_what_is_wrong_with_it(
+def test_invalid_streams_are_refused(
     cluster: SparkSession, tmp_path: Path, column: str, options: dict[str, str], complaint: str
 ) -> None:
-    """Spark may say so when the query starts, or when it plans its first micro-batch."""
+    """Spark may raise when the query starts, or when it plans the first micro-batch."""
     lines = Lines(cluster, tmp_path)
     lines.add(1)
     with EmbeddedBroker(auto_create_topics=False) as broker:
@@ -345,14 +344,14 @@ def test_a_stream_says_what_is_wrong_with_it(
 
 
 def counted(spark: SparkSession, folder: Path, *files: int) -> DataFrame:
-    """How often each line is there: its stream has the groups of every micro-batch."""
+    """A stream with an aggregation, a file for each micro-batch."""
     lines = Lines(spark, folder)
     for rows in files:
         lines.add(rows)
     return lines.stream().groupBy("value").count().selectExpr("value")
 
 
-def test_the_data_source_says_what_it_cannot_do(
+def test_the_data_source_refuses_output_mode_update(
     cluster: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
     given = {"kafka.bootstrap.servers": kafka, "topic": "updated"}
@@ -360,31 +359,30 @@ def test_the_data_source_says_what_it_cannot_do(
         pour(counted(cluster, tmp_path, 5), given, tmp_path / "no", "update")
 
 
-def test_the_data_source_writes_a_whole_result_again(
+def test_output_mode_complete_writes_the_whole_result_each_time(
     cluster: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
-    """Output mode complete: every micro-batch has all groups that there are."""
     given = {"kafka.bootstrap.servers": kafka, "topic": "completed"}
     pour(counted(cluster, tmp_path, 5, 2), given, tmp_path / "checkpoint", "complete")
     assert values(kafka, "completed") == every_row(5) + every_row(7)
 
 
 @pytest.mark.parametrize("mode", ["update", "complete"])
-def test_every_output_mode_is_possible_with_foreach_batch(
+def test_foreach_batch_supports_every_output_mode(
     cluster: SparkSession, kafka: str, tmp_path: Path, mode: str
 ) -> None:
     seen: list[tuple[int, int]] = []
 
-    def note(result: WriteResult, batch: int) -> None:
+    def on_result(result: WriteResult, batch: int) -> None:
         seen.append((batch, result.records))
 
-    writes = foreach_batch(mode, bootstrap_servers=kafka, on_result=note)
+    writes = foreach_batch(mode, bootstrap_servers=kafka, on_result=on_result)
     pour(counted(cluster, tmp_path, 5), writes, tmp_path / "checkpoint", mode)
     assert once_each(kafka, mode, 5)
     assert seen == [(0, 5)]
 
 
-def test_secrets_are_looked_up_on_the_executors(
+def test_placeholders_are_resolved_on_the_executors(
     cluster: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
     (tmp_path / "brokers").write_text(f"# where\nservers = {kafka}\n")
@@ -395,7 +393,7 @@ def test_secrets_are_looked_up_on_the_executors(
         write(frame, "elsewhere", bootstrap_servers=kafka, client_id="${env:KPROD_NOT_SET}")
 
 
-# What a DataFrame that ``sharded`` has made goes together with ------------------------------------
+# DataFrames made by ``sharded`` -------------------------------------------------------------------
 
 
 ONCE: Any = {"bootstrap_servers": "127.0.0.1:1", "delivery": "exactly_once", "job_id": "j"}
@@ -406,7 +404,7 @@ def frame(cluster: SparkSession) -> DataFrame:
     return cluster.range(10).selectExpr("cast(id as string) as value")
 
 
-def test_a_sharded_frame_is_placed_already(frame: DataFrame) -> None:
+def test_a_sharded_frame_cannot_be_sharded_again(frame: DataFrame) -> None:
     placed = sharded(frame, 8)
     with pytest.raises(ConfigError, match=r"shards: .* already called sharded\(\)"):
         write(placed, "t", shards=8, **ONCE)
@@ -416,15 +414,15 @@ def test_a_sharded_frame_is_placed_already(frame: DataFrame) -> None:
         sharded(placed, 4)
 
 
-def test_an_error_names_the_option_of_its_caller(frame: DataFrame) -> None:
+def test_an_unknown_shard_column_is_reported_under_the_callers_option(frame: DataFrame) -> None:
     with pytest.raises(SchemaError, match=r"(?<!shard_)by: expected columns among"):
         sharded(frame, 8, by="x")
     with pytest.raises(SchemaError, match="shard_by: expected columns among"):
         write(frame, "t", shards=8, shard_by="x", **ONCE)
 
 
-def test_a_job_that_takes_too_long_is_cancelled(cluster: SparkSession) -> None:
-    """By its tag: nothing else of the session is touched."""
+def test_a_job_is_cancelled_at_its_timeout(cluster: SparkSession) -> None:
+    """By its job tag."""
     slow = cluster.range(0, 2, 1, 2).selectExpr("reflect('java.lang.Thread', 'sleep', 60000L)")
     began = time.monotonic()
     with pytest.raises(TimeoutError, match="slow, but sure: not done after 1 s"):
@@ -438,7 +436,7 @@ def test_a_job_that_takes_too_long_is_cancelled(cluster: SparkSession) -> None:
 def test_a_sharded_frame_needs_exactly_once_delivery(
     frame: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its two columns are no part of a record, and none of a packed value."""
+    """Its two extra columns belong to no record and no value."""
     complaint = r'sharded\(\) is for delivery="exactly_once" and "atomic"'
     rows = sharded(frame, 2)
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
@@ -458,8 +456,8 @@ def test_a_sharded_frame_needs_exactly_once_delivery(
             partition_writer("t", **packs)(iter(items))
 
 
-def test_a_frame_says_how_many_shards_it_has(frame: DataFrame) -> None:
-    """A rate limit is divided by them, where nothing else limits the tasks at the same time."""
+def test_shard_count_finds_the_number_of_shards_of_a_frame(frame: DataFrame) -> None:
+    """A rate limit is divided by it when the number of parallel tasks is unknown."""
     assert shard_count(sharded(frame, 8)) == 8
     assert shard_count(frame) is None
     assert shard_count(sharded(frame, 8).selectExpr("value as v", "*")) == 8

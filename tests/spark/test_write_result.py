@@ -1,4 +1,4 @@
-"""The reports of the shards, taken together; and how far a job is, on a line."""
+"""The result of a write and its progress bar."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def span(partition: int, first: int, last: int, records: int) -> OffsetRange:
     return OffsetRange(topic="<t>", partition=partition, first=first, last=last, records=records)
 
 
-def test_ranges_of_the_same_partition_are_joined() -> None:
+def test_offset_ranges_of_the_same_partition_are_joined() -> None:
     shards = [
         report(1, 2, span(0, 5, 9, 3), span(1, -1, -1, 4)),
         report(0, 0, span(0, 2, 6, 2), skipped=1),
@@ -51,7 +51,7 @@ def test_ranges_of_the_same_partition_are_joined() -> None:
     assert twice.offsets["<t>"][0] == span(0, 2, 9, 10)
 
 
-def test_a_total_of_many_jobs_has_the_most_frequent_reasons() -> None:
+def test_a_total_keeps_the_most_frequent_reasons() -> None:
     total = add_results([])
     for number in range(3 * MOST_REASONS):
         reasons = {f"row {number} is bad": 1, "no topic": 2}
@@ -60,8 +60,8 @@ def test_a_total_of_many_jobs_has_the_most_frequent_reasons() -> None:
     assert total.reasons["no topic"] == 6 * MOST_REASONS
 
 
-def test_it_says_what_is_counted() -> None:
-    """Shards, also in a summary that has left the single ones out."""
+def test_the_text_of_a_result_has_its_counts() -> None:
+    """Also in a summary without the single shards."""
     whole = write_result([report(0, 0, span(0, 5, 9, 5)), report(1, 0)], seconds=1.0)
     assert str(whole).endswith("5 records/s, 2 shards")
     assert str(replace(whole, shards=())).endswith("5 records/s")
@@ -69,19 +69,19 @@ def test_it_says_what_is_counted() -> None:
     assert str(once).endswith("of 3 shards 1 committed (1 of them rewritten), 2 already there")
 
 
-def test_nothing_written_is_a_result_too() -> None:
+def test_an_empty_job_has_an_empty_result() -> None:
     empty = write_result([], seconds=0.0)
     assert (empty.records, empty.offsets, empty.attempts) == (0, {}, 0)
     assert add_results([]) == empty
 
 
-def test_a_bar_is_as_long_as_the_job_is_far() -> None:
+def test_the_progress_bar_shows_the_share_of_finished_tasks() -> None:
     half = "=" * 15 + ">" + " " * 14
     for done, tasks, drawn in ((0, 0, ">".ljust(30)), (1, 2, half), (4, 4, "=" * 30)):
         assert bar("kprod: t", done, tasks, 3.4) == f"kprod: t [{drawn}] {done}/{tasks} tasks, 3 s"
 
 
-def test_nothing_is_drawn_where_nobody_looks() -> None:
+def test_no_progress_bar_is_drawn_without_a_terminal() -> None:
     out = io.StringIO()
     with progress_line("t", lambda: (1, 2), out):
         pass

@@ -1,8 +1,7 @@
-"""Every Spark type in JSON and Avro, nested, with extremes, in several zones, beside Spark's own
+"""Every Spark type in JSON and Avro, compared with Spark's own output.
 
 ``python -m tests.spark.type_matrix [KIND...]`` prints the differences, and exits with 1 if there
-are some. What kprod writes has to be what ``to_json`` and ``to_avro`` write. Anything else has to
-be refused: on the driver, or as a row that does not fit.
+are some. kprod must write what ``to_json`` and ``to_avro`` write, or refuse the type or the row.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ NESTS = {
     "struct": "named_struct('y', {0})",
 }
 NO_KEYS = ("variant", "void")
-"""Kinds that Spark takes for no key of a map."""
+"""Kinds that Spark does not allow as map keys."""
 FLOAT = re.compile(r"-?\d+\.\d+(?:E-?\d+)?")
 FLOATING = {"float": "f", "double": "d", "variant": "d"}
-"""Java 17 writes more digits of some floats than they need: the text may be another one."""
+"""Java 17 writes more digits of some floats than necessary."""
 OUTCOME = "cell int, row int, data binary, fault string"
 
 
@@ -67,7 +66,7 @@ class Cell:
 
 
 class Refused(NamedTuple):
-    """What Spark itself does not write."""
+    """Spark refuses to write the column."""
 
     why: str
 
@@ -120,8 +119,8 @@ def frame(spark: SparkSession, kinds: Iterable[str]) -> DataFrame:
     return base.select("id", *made)
 
 
-def judge_on_driver(cell: Cell, kind: types.DataType) -> None:
-    """Let the driver refuse the cell."""
+def check_on_driver(cell: Cell, kind: types.DataType) -> None:
+    """Mark the cell if the driver refuses it."""
     assert isinstance(kind, types.StructType)
     try:
         check_schema(kind, cell.writer)
@@ -130,7 +129,7 @@ def judge_on_driver(cell: Cell, kind: types.DataType) -> None:
 
 
 def convert(jobs: list[tuple[int, str, PartitionWriter]]) -> Callable[[Any], Iterator[Any]]:
-    """For ``mapInArrow``: what tasks make of the cells."""
+    """For ``mapInArrow``: convert the cells in tasks."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -151,7 +150,7 @@ def convert(jobs: list[tuple[int, str, PartitionWriter]]) -> Callable[[Any], Ite
 
 
 def converted(column: Any, writer: PartitionWriter) -> list[tuple[bytes | None, str | None]]:
-    """What is written for each row, or why nothing is."""
+    """The bytes of each row, or the error."""
     try:
         out, faults = writer.plan.value.converter("value", column.type)(column)
     except KprodError as error:
@@ -160,8 +159,8 @@ def converted(column: Any, writer: PartitionWriter) -> list[tuple[bytes | None, 
     return [(data, str(faults[at]) if at in faults else None) for at, data in enumerate(found)]
 
 
-class Judge:
-    """What Spark itself makes of the columns of a frame, asked in as few jobs as may be."""
+class SparkOutput:
+    """The columns of a frame as Spark writes them, computed in few jobs."""
 
     def __init__(self, frame: DataFrame, cells: Iterable[Cell]) -> None:
         wanted: dict[tuple[str, str | None], Any] = {}
@@ -170,10 +169,10 @@ class Judge:
             made = F.to_json(column) if cell.schema is None else to_avro(column, cell.schema)
             wanted[cell.column, cell.schema] = made
         self._known: dict[tuple[str, str | None], list[Any] | Refused] = {}
-        self._ask(frame, list(wanted.items()))
+        self._compute(frame, list(wanted.items()))
 
-    def _ask(self, frame: DataFrame, wanted: list[tuple[tuple[str, str | None], Any]]) -> None:
-        """All at once; when Spark refuses, each half by itself."""
+    def _compute(self, frame: DataFrame, wanted: list[tuple[tuple[str, str | None], Any]]) -> None:
+        """All at once; when Spark refuses, each half separately."""
         named = [column.alias(str(number)) for number, (_, column) in enumerate(wanted)]
         try:
             rows = frame.select("id", *named).orderBy("id").collect()
@@ -182,14 +181,14 @@ class Judge:
                 self._known[wanted[0][0]] = Refused(str(error).splitlines()[0])
                 return
             half = len(wanted) // 2
-            self._ask(frame, wanted[:half])
-            self._ask(frame, wanted[half:])
+            self._compute(frame, wanted[:half])
+            self._compute(frame, wanted[half:])
         else:
             for number, (key, _) in enumerate(wanted):
                 self._known[key] = [row[number + 1] for row in rows]
 
     def difference(self, cell: Cell, row: int, data: bytes) -> str | None:
-        """What is wrong with the bytes of a row; None if nothing is."""
+        """How the bytes of a row differ from Spark's; None if they do not."""
         wanted = self._known[cell.column, cell.schema]
         if cell.schema is not None:
             if isinstance(wanted, Refused) or data == bytes(wanted[row]):
@@ -209,8 +208,8 @@ def _bits(text: str, form: str) -> str:
     return FLOAT.sub(lambda found: struct.pack(form, float(found[0])).hex(), text)
 
 
-def tried(spark: SparkSession, kinds: Iterable[str]) -> list[Cell]:
-    """All cells, judged in all zones."""
+def compared(spark: SparkSession, kinds: Iterable[str]) -> list[Cell]:
+    """All cells, compared in all time zones."""
     kinds = tuple(kinds)
     every: list[Cell] = []
     for session_zone in SESSION_ZONES:
@@ -221,20 +220,20 @@ def tried(spark: SparkSession, kinds: Iterable[str]) -> list[Cell]:
                 kind, _, nest = name.rpartition("/")
                 every += cells(kind, nest)
             for cell in every:
-                judge_on_driver(cell, made.schema[cell.column].dataType)
-        taken = [cell for cell in every if not cell.is_refused]
-        jobs = [(number, cell.column, cell.writer) for number, cell in enumerate(taken)]
-        judge = Judge(made, taken)
-        used = sorted({cell.column for cell in taken})
+                check_on_driver(cell, made.schema[cell.column].dataType)
+        accepted = [cell for cell in every if not cell.is_refused]
+        jobs = [(number, cell.column, cell.writer) for number, cell in enumerate(accepted)]
+        output = SparkOutput(made, accepted)
+        used = sorted({cell.column for cell in accepted})
         chosen = made.select("id", *(F.col(f"`{name}`") for name in used))
         for worker_zone in WORKER_ZONES:
             spark.sparkContext.environment["TZ"] = worker_zone
             for number, row, data, fault in chosen.mapInArrow(convert(jobs), OUTCOME).collect():
                 if fault is not None:
                     continue
-                cell = taken[number]
+                cell = accepted[number]
                 cell.written += 1
-                if problem := judge.difference(cell, row, bytes(data or b"")):
+                if problem := output.difference(cell, row, bytes(data or b"")):
                     where = f"{cell.column}, {cell.schema or 'JSON'}, row {row}"
                     cell.problems.append(f"{where} ({session_zone}, {worker_zone}): {problem}")
     return every
@@ -252,7 +251,7 @@ def session() -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.log.level": "OFF",
         "spark.sql.timeType.enabled": "true",
-        # Hundreds of expressions run once each: compiling them takes longer than all the rest.
+        # Hundreds of expressions run once each: compiling them would take longer.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -266,7 +265,7 @@ def main(names: list[str]) -> int:
     """Try these kinds, or all; returns the exit code."""
     spark = session()
     try:
-        found = tried(spark, names or KINDS)
+        found = compared(spark, names or KINDS)
     finally:
         spark.stop()
     for cell in found:

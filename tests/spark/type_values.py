@@ -1,4 +1,4 @@
-"""Spark's types with their extremes, as SQL, and the Avro types that they are tried in"""
+"""Extreme values of Spark's types as SQL, and the Avro types to write them in."""
 
 from __future__ import annotations
 
