@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(7_200)]
 ROWS = 200
 TOPICS = ("batches", "sources", "once", "streams", "functions")
 QUERIES = {"first": "a\nb\nc\nd\n", "other": "e\nf\ng\nh\n", "same": "a\nb\nc\nd\n"}
-"""Inputs of queries with one ``job_id``, each with a new checkpoint. "other" has as many rows of the
-same size in each shard."""
+"""Inputs of queries with one ``job_id``, each with a new checkpoint. "other" has as many rows of
+the same size in each shard."""
 REQUIREMENTS = ("crc32c", "lz4", "zstandard")
 
 PROGRAM = """

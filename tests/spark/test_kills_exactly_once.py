@@ -1,10 +1,9 @@
-"""Everything that Spark writes exactly once with is killed, and each row is there once.
+"""Exactly-once delivery from Spark while processes are killed: each row is stored once.
 
-Workers, executors, drivers, brokers; coordinators move, tasks are frozen beyond the time-out of
-their transactions or overtaken by copies, shuffles are lost, drivers are started again with
-another number of shards, and two calls write other rows under one name. ``KPROD_CAMPAIGN=long``,
-as ``make campaign`` runs it; ``KPROD_SPARK_KILLS_ONCE`` kills (500) in all, chosen by
-``KPROD_SPARK_SEED``.
+Kills of workers, executors, drivers and brokers; coordinators that move; tasks that are frozen
+beyond their transaction timeout or overtaken by copies; lost shuffles; restarts with another number
+of shards; two calls with one name. ``KPROD_CAMPAIGN=long``, as ``make campaign`` runs it, with
+``KPROD_SPARK_KILLS_ONCE`` kills (500), chosen by ``KPROD_SPARK_SEED``.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ import pytest
 from kprod.broker.protocol.api_key import ApiKey
 from tests.spark.driver_process import OF_CAMPAIGNS
 from tests.spark.exactly_once_kills.campaign import campaign
+from tests.spark.exactly_once_kills.checks import Violation
 from tests.spark.exactly_once_kills.jobs import SURFACES
-from tests.spark.exactly_once_kills.judge import Violation
 from tests.spark.exactly_once_kills.kinds import COPYING, DECKS, draw
 from tests.support.apache_kafka.jars import NEWEST, OLDER
 
@@ -45,7 +44,7 @@ DELIVERIES = ("exactly_once", "atomic")
 
 
 @pytest.mark.parametrize(("session", "broker"), SHARES)
-def test_kills_lose_and_double_nothing(
+def test_kills_neither_lose_nor_duplicate_rows(
     session: str, broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if session == "connect":
@@ -84,10 +83,10 @@ MOST_TRIES = 12
         ("atomic", "rewritten_without_looking", "driver", ApiKey.END_TXN),
     ],
 )
-def test_a_wrong_version_of_a_protocol_is_caught(
+def test_the_campaign_finds_bugs_of_the_protocols(
     delivery: str, bug: str, kind: str, api: ApiKey, tmp_path: Path
 ) -> None:
-    """By kills of one kind at one kind of request. Copies of tasks need two hosts."""
+    """By kills of one kind at one kind of request."""
     session = "standalone" if kind in COPYING else "local"
     drawn = [draw(seed, kind, delivery, ("write",)) for seed in range(SEED, SEED + MOST_TRIES)]
     cases = [

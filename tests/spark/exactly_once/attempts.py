@@ -1,4 +1,4 @@
-"""Attempts at shards, with rows that a test sends itself."""
+"""Attempts at shards whose rows the test sends."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kprod.spark.executor_producer import JobProducer, producer_options
 from kprod.spark.shard_rows import ShardTask, TaskRows
 
 
-class Uncounted(ShardTask):
-    """The rows of an attempt that sends them by itself: nobody knows how many are left."""
+class UncountedRows(ShardTask):
+    """Rows that the test sends: the number of remaining ones is unknown."""
 
     def compare(self, marker: Marker, shard: Shard) -> None:
-        """Raise RowsChanged unless what is sent is what the marker is about."""
+        """Raise RowsChanged unless the rows equal those of the marker."""
         if self.producer is None:
             super().compare(marker, shard)
 
@@ -28,9 +28,9 @@ def attempt(
     rows: TaskRows | None = None,
     **clock: Any,
 ) -> Runner:
-    """What a task runs a protocol with."""
+    """A runner of the protocols, as in a task."""
     producer = JobProducer(options=options)
-    task = (Uncounted if rows is None else ShardTask)(
+    task = (UncountedRows if rows is None else ShardTask)(
         rows=rows or TaskRows(()),
         send=lambda producer, _: send_rows(producer),
         of_job=producer,

@@ -1,7 +1,4 @@
-"""Mistakes in the protocols of both modes. A model finds each of them within a few seeds.
-
-Most of those about names are what kprod did before the model had their situations.
-"""
+"""Bugs for the protocols of both modes. The model finds each of them within a few seeds."""
 
 from __future__ import annotations
 

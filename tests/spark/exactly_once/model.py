@@ -1,8 +1,7 @@
-"""Brokers, tasks and drivers as a model: every step of every attempt is one move of the dice.
+"""A model of brokers and tasks: a random number generator chooses every next step.
 
-Brokers keep their transactional ids, groups and one log. A commit is decided at one moment and its
-markers are written at later ones, group and log apart, as Kafka does. A driver runs attempts, and
-copies of them; attempts and drivers die at any step, and those that seem dead go on.
+Brokers keep transactional ids, groups and one log. A commit is decided first; its markers are
+written later, to groups and log separately, as in Kafka. Attempts stop at any step, and may go on.
 """
 
 from __future__ import annotations
@@ -38,23 +37,23 @@ from kprod.exactly_once.steps import (
 from kprod.transactional.two_phase_commit import PreparedTransaction
 
 Row = tuple[int, ...]
-"""Batch and number, and more where rows of several jobs are told apart."""
+"""Batch and number; rows of several jobs have more fields."""
 Offset = tuple[int, str, int]
-"""With its metadata, and its place in the order in which offsets were sent."""
+"""With its metadata, and its number in the order of offsets."""
 
 LAYOUT = "p.j.layout"
 WAIT = object()
-"""Brokers say: not yet."""
+"""The answer of brokers that are not ready."""
 
 
 @cache
 def row_hash(row: Row) -> int:
-    """The same in every process, and without a pattern."""
+    """The same in every process."""
     return zlib.crc32(repr(row).encode())
 
 
 def digest(rows: list[Row]) -> int:
-    """As ``TaskRows`` has it: a row's topic, the fourth, is none of the columns that place it."""
+    """As in ``TaskRows``: without the topic, which is the fourth field."""
     return sum(row_hash(row[:3]) for row in rows)
 
 
@@ -62,7 +61,7 @@ def digest(rows: list[Row]) -> int:
 class Transaction:
     rows: list[Row] = field(default_factory=list)
     offsets: dict[str, Offset] = field(default_factory=dict)
-    decided: bool = False  # to commit; its markers are on their way
+    decided: bool = False  # to commit; its markers are not all written
 
     @property
     def batches(self) -> set[int]:
@@ -70,7 +69,7 @@ class Transaction:
 
 
 class Brokers:
-    """What is stored; ``deferred`` are markers of transactions that were decided."""
+    """The stored state of all brokers."""
 
     def __init__(self, dice: random.Random) -> None:
         self.epochs: dict[str, int] = {}
@@ -79,7 +78,7 @@ class Brokers:
         self.log: Counter[Row] = Counter()
         self.ended: dict[tuple[str, int], bool] = {}  # by name and epoch: whether committed
         self.undecided: list[str] = []  # rows that became visible without a decision on record
-        self._late: dict[str, Offset] = {}  # markers are written, the group not told yet
+        self._late: dict[str, Offset] = {}  # offsets that groups do not have yet
         self._timed_out: set[tuple[str, int]] = set()
         self._dice = dice
         self._offsets = 0
@@ -94,7 +93,7 @@ class Brokers:
         return self.epochs[name]
 
     def is_changing(self, group: str) -> bool:
-        """Whether a transaction that is open, or whose markers are on their way, has its offset."""
+        """Whether an unfinished transaction has an offset of the group."""
         return group in self._late or any(group in one.offsets for one in self.open.values())
 
     def read(self, group: str, wait: bool) -> Any:
@@ -104,15 +103,15 @@ class Brokers:
         return None if found is None else read_marker(found[0], found[1].encode(), group)
 
     def expire(self, offsets: int) -> None:
-        """Forget so many of them, the oldest first."""
+        """Forget this number of offsets, the oldest first."""
         oldest = sorted(self.groups, key=lambda group: self.groups[group][2])
         for group in oldest[:offsets]:
             del self.groups[group]
 
     def check(self, name: str, epoch: int) -> None:
         if self.epochs.get(name) != epoch:
-            slept = (name, epoch) in self._timed_out
-            raise Fenced(name, TransactionTooSlow(name) if slept else None)
+            timed_out = (name, epoch) in self._timed_out
+            raise Fenced(name, TransactionTooSlow(name) if timed_out else None)
 
     def write(self, name: str, epoch: int, rows: list[Row]) -> Any:
         self.check(name, epoch)
@@ -137,12 +136,12 @@ class Brokers:
         found = self.open.get(name)
         if found is not None:
             found.decided = True
-            self._note_undecided(name)
-        elif not self.ended.get((name, epoch)):  # somebody has aborted it under its own epoch
+            self._check_decided(name)
+        elif not self.ended.get((name, epoch)):  # aborted under its own epoch
             raise Fenced(name)
 
     def end(self, name: str, epoch: int, committed: bool) -> Any:
-        """EndTxn of whoever knows the epoch: whether it has ended, or had, in this way."""
+        """EndTxn by its epoch: whether the transaction ended this way, now or before."""
         if self.epochs.get(name) != epoch:
             return False
         found = self.open.get(name)
@@ -152,14 +151,14 @@ class Brokers:
             return WAIT if committed else False
         if committed:
             found.decided = True
-            self._note_undecided(name)
+            self._check_decided(name)
         else:
             del self.open[name]
             self.ended[name, epoch] = False
         return True
 
     def opened(self, job_name: str, idle: bool) -> list[PreparedTransaction]:
-        """What ListTransactions and DescribeTransactions tell of attempts at shards."""
+        """The attempts that ListTransactions and DescribeTransactions return."""
         attempts = names_of_attempts(job_name, layout=idle)
         names = self.epochs if idle else self.open
         return [
@@ -169,12 +168,12 @@ class Brokers:
         ]
 
     def is_open(self, name: str, epoch: int) -> bool:
-        """Whether the transaction of this epoch is open, and nobody has decided to end it."""
+        """Whether the transaction of this epoch is open and undecided."""
         found = self.open.get(name)
         return found is not None and not found.decided and self.epochs[name] == epoch
 
     def time_out(self) -> None:
-        """A coordinator aborts what was open for too long, in a new epoch."""
+        """A coordinator aborts a transaction at its timeout, in a new epoch."""
         names = sorted(name for name, one in self.open.items() if not one.decided)
         if names:
             name = self._dice.choice(names)
@@ -183,8 +182,8 @@ class Brokers:
             self._timed_out.add((name, self.epochs[name]))
             self.epochs[name] += 1
 
-    def _note_undecided(self, name: str) -> None:
-        """A transaction becomes visible: is the layout of its batch on record by now?"""
+    def _check_decided(self, name: str) -> None:
+        """Record a violation if the layout of the batch is not committed yet."""
         recorded = [one.get(LAYOUT, (0, "", 0))[0] for one in (self.groups, self._late)]
         recorded += [
             one.offsets[LAYOUT][0]
@@ -196,7 +195,7 @@ class Brokers:
                 self.undecided.append(f"batch {batch} is visible in part, and not decided")
 
     def tick(self) -> None:
-        """One of the markers that are on their way arrives."""
+        """Write one of the pending markers."""
         if self._late and self._dice.random() < 0.5:
             group = min(self._late)
             self.groups[group] = self._late.pop(group)
@@ -217,7 +216,7 @@ class Brokers:
             self.ended[name, self.epochs[name]] = True
 
     def settle(self) -> None:
-        """Time-outs abort what nobody has ended; markers arrive."""
+        """Abort undecided transactions and write all pending markers."""
         for name in [name for name, one in self.open.items() if not one.decided]:
             del self.open[name]
         while self.open or self._late:
@@ -225,7 +224,7 @@ class Brokers:
 
 
 class Attempt:
-    """One attempt at a shard, as far as it has come. ``result`` or ``error`` ends it."""
+    """A running attempt at a shard. It ends with ``result`` or ``error``."""
 
     def __init__(
         self, protocol: Protocol | Ending, shard: Shard, rows: list[Row], brokers: Brokers
@@ -240,7 +239,7 @@ class Attempt:
         self.epochs: dict[str, int] = {}
         self._written: Step | None = None
         self._step: Any = None
-        self._go_on(lambda: next(protocol))
+        self._resume(lambda: next(protocol))
 
     @property
     def ended(self) -> bool:
@@ -248,26 +247,26 @@ class Attempt:
 
     @property
     def pause(self) -> float | None:
-        """The seconds that it lets others go on for now; None when another step is due."""
+        """The seconds of its current pause; None for other steps."""
         return self._step.seconds if isinstance(self._step, Pause) else None
 
     def move(self) -> None:
-        """Take the step that is due, or a part of it."""
+        """Execute the current step, or a part of it."""
         if isinstance(self._step, Pause):
             self.before_pause()
         try:
-            answer = self._take(self._step)
+            answer = self._execute(self._step)
         except Fenced as fenced:
             raised = fenced
-            self._go_on(lambda: self._protocol.throw(raised))
+            self._resume(lambda: self._protocol.throw(raised))
             return
         except ExactlyOnceError as error:
             self.error = error
             return
         if answer is not WAIT:
-            self._go_on(lambda: self._protocol.send(answer))
+            self._resume(lambda: self._protocol.send(answer))
 
-    def _go_on(self, resume: Callable[[], Step]) -> None:
+    def _resume(self, resume: Callable[[], Step]) -> None:
         self._part = 0
         self._answers: list[bool] = []
         try:
@@ -277,7 +276,7 @@ class Attempt:
         except (Fenced, ExactlyOnceError) as error:
             self.error = error
 
-    def _take(self, step: Step) -> Any:
+    def _execute(self, step: Step) -> Any:
         brokers = self._brokers
         match step:
             case TakeOver(name):
@@ -291,9 +290,9 @@ class Attempt:
                 return self._write(name)
             case CommitMarkers(name, markers):
                 return self._commit_markers(name, markers)
-        return self._take_atomic(step)
+        return self._execute_atomic(step)
 
-    def _take_atomic(self, step: Step) -> Any:
+    def _execute_atomic(self, step: Step) -> Any:
         brokers = self._brokers
         match step:
             case Prepare(name, group, marker):
@@ -314,7 +313,7 @@ class Attempt:
         return None
 
     def _write(self, name: str) -> Any:
-        """Half of the rows, then the others. They come from Spark, and can be read once."""
+        """Write one half of the rows, then the other. Spark's rows can be read once."""
         assert self._written in (None, self._step), "rows are read a second time"
         self._written = self._step
         half = len(self._rows) // 2
@@ -327,7 +326,6 @@ class Attempt:
         return Written(rows=len(self._rows), bytes=0, digest=digest(self._rows))
 
     def _end_all(self, transactions: tuple[PreparedTransaction, ...], committed: bool) -> Any:
-        """One after the other."""
         if self._part < len(transactions):
             one = transactions[self._part]
             answer = self._brokers.end(one.transactional_id, one.epoch, committed)
@@ -347,12 +345,12 @@ class Attempt:
         return None
 
 
-def go_on(attempts: list[Attempt], brokers: Brokers, dice: random.Random) -> None:
-    """What was thought to be dead goes on to its end."""
+def run_to_end(attempts: list[Attempt], brokers: Brokers, dice: random.Random) -> None:
+    """Run all attempts to their ends."""
     while any(not one.ended for one in attempts):
         brokers.tick()
         if dice.random() < 0.01:
             brokers.time_out()
         for one in attempts:
-            if not one.ended and dice.random() < 0.5:  # in step they may fence each other for ever
+            if not one.ended and dice.random() < 0.5:  # in lockstep they might fence each other
                 one.move()

@@ -1,4 +1,4 @@
-"""An atomic batch without Spark: tasks that prepare, drivers that end it, judged by a consumer."""
+"""Atomic batches without Spark: tasks prepare transactions, drivers end them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def rows_of(number: int) -> list[bytes]:
 
 
 def prepared(servers: str, topic: str, **values: Any) -> list[PreparedShard]:
-    """Both shards of a batch, by one attempt each."""
+    """Prepare both shards of a batch."""
     found = [write(servers, shard(topic, n, **values), rows_of(n)).prepared for n in (0, 1)]
     return [one for one in found if one is not None]
 
@@ -74,7 +74,7 @@ def end(servers: str, topic: str, of: Sequence[PreparedShard], **values: Any) ->
 BOTH = rows_of(0) + rows_of(1)
 
 
-def test_nothing_is_visible_before_the_end_and_all_of_it_after(servers: str) -> None:
+def test_rows_become_visible_when_the_batch_is_committed(servers: str) -> None:
     waiting = prepared(servers, "whole")
     assert {one.transaction.transactional_id for one in waiting} == {"p.whole.0/0", "p.whole.1/0"}
     assert all(one.transaction.began_ms for one in waiting)
@@ -82,16 +82,16 @@ def test_nothing_is_visible_before_the_end_and_all_of_it_after(servers: str) -> 
     ended = end(servers, "whole", waiting)
     assert ended.commit().by_us
     assert_there(servers, "whole", BOTH)
-    assert not ended.commit().by_us, "called again, it finds its decision"
-    assert ended.abort().committed, "and goes forward"
+    assert not ended.commit().by_us, "a second call finds the decision"
+    assert ended.abort().committed, "an abort after the decision commits"
     assert_there(servers, "whole", BOTH)
     again = [write(servers, shard("whole", n, run="second"), rows_of(n)) for n in (0, 1)]
     assert [(one.by_us, one.prepared) for one in again] == [(False, None)] * 2
     assert_there(servers, "whole", BOTH)
 
 
-def test_an_attempt_aborts_what_the_batch_has_not_waited_for(servers: str) -> None:
-    """A task that outlives its start lays out the batch while an atomic task writes."""
+def test_an_attempt_outside_the_decided_batch_aborts(servers: str) -> None:
+    """A task of an earlier run commits the layout while an atomic task writes."""
     topic = "outlived"
 
     def first() -> None:
@@ -103,10 +103,10 @@ def test_an_attempt_aborts_what_the_batch_has_not_waited_for(servers: str) -> No
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_a_commit_that_breaks_off_behind_its_decision(
+def test_a_commit_interrupted_after_its_decision_is_completed(
     servers: str, error: type[BaseException]
 ) -> None:
-    """A caller who is shown a failure writes the batch again, and all of it is there twice."""
+    """After an error the caller would write the batch again, twice in all."""
     topic = f"decided-{error.__name__}"
     writer = task_writer(topic, bootstrap_servers=servers, delivery="atomic")
     report = replace(writer.write(TaskRows(())), delivered="prepared")
@@ -115,23 +115,23 @@ def test_a_commit_that_breaks_off_behind_its_decision(
         for one in prepared(servers, topic)
     ]
 
-    def breaks_off(end: BatchEnd, commits: bool) -> Any:
+    def fails_after_end(end: BatchEnd, commits: bool) -> Any:
         ended = end_here(end, commits)
         if commits:
             raise error("the executor has died")
         return ended
 
     if error is RuntimeError:
-        reports = [found.report for found in commit_batch(writer, outcomes, breaks_off)]
+        reports = [found.report for found in commit_batch(writer, outcomes, fails_after_end)]
         assert [one.delivered for one in reports if one is not None] == ["committed"] * 2
     else:
         with pytest.raises(error) as raised:
-            commit_batch(writer, outcomes, breaks_off)
+            commit_batch(writer, outcomes, fails_after_end)
         assert "do not write it again" in raised.value.__notes__[0]
     assert_there(servers, topic, BOTH)
 
 
-def test_an_abort_leaves_nothing(servers: str) -> None:
+def test_an_abort_leaves_no_rows(servers: str) -> None:
     waiting = prepared(servers, "aborted")
     write(servers, shard("aborted", 1), rows_of(1), attempt=3)
     assert not end(servers, "aborted", waiting[:1]).abort().committed
@@ -140,24 +140,7 @@ def test_an_abort_leaves_nothing(servers: str) -> None:
     assert_there(servers, "aborted", BOTH)
 
 
-def decide(servers: str, topic: str, waiting: Sequence[PreparedShard]) -> None:
-    """The decision is on record, and that is all."""
-    of = shard(topic)
-    producer = KafkaProducer(**options(servers), transactional_id=of.layout_id)
-    with producer, producer.transaction() as transaction:
-        for group, marker in decided(of, 2, waiting):
-            transaction.send_offsets({of.place: marker}, group)
-
-
-def time_out(servers: str, one: PreparedShard) -> None:
-    """As a coordinator does: in another epoch."""
-    with KafkaProducer(
-        **options(servers), transactional_id=one.transaction.transactional_id
-    ) as producer:
-        producer.init_transactions()
-
-
-def test_half_of_the_time_of_a_transaction_is_the_limit_of_a_batch(servers: str) -> None:
+def test_a_batch_fails_after_half_of_the_transaction_timeout(servers: str) -> None:
     waiting = prepared(servers, "slow")
     old = [
         replace(one, transaction=one.transaction._replace(began_ms=began - 301_000))
@@ -169,7 +152,7 @@ def test_half_of_the_time_of_a_transaction_is_the_limit_of_a_batch(servers: str)
     assert_there(servers, "slow", [])
 
 
-def test_a_decision_about_many_shards_has_several_pieces(servers: str) -> None:
+def test_a_decision_about_many_shards_is_split(servers: str) -> None:
     of = shard("many", shards=600)
     waiting = [
         PreparedShard(
@@ -192,8 +175,8 @@ def test_a_decision_about_many_shards_has_several_pieces(servers: str) -> None:
 
 
 @pytest.mark.parametrize("api", [ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_TRANSACTIONS])
-def test_a_connection_that_is_lost_while_transactions_are_listed(api: ApiKey) -> None:
-    """A broker that starts anew at that moment does not fail the batch."""
+def test_a_lost_connection_while_listing_transactions_is_retried(api: ApiKey) -> None:
+    """As when a broker restarts."""
     with EmbeddedBroker(default_partitions=PARTITIONS) as broker:
         servers = broker.bootstrap_servers
         waiting = prepared(servers, "lost")

@@ -1,6 +1,6 @@
-"""Jobs that are cancelled: by Ctrl-C, or because their query is stopped. Nothing is left open.
+"""Jobs that are cancelled by Ctrl-C, or by stopping their query.
 
-The driver is a process of its own, as signals are for its main thread.
+The driver is a separate process, as signals go to its main thread.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ spark = builder.getOrCreate()
 (folder / "in" / "1.txt").write_text("".join(f"row {n}\\n" for n in range(400)))
 
 def slowly(rows):
-    \"\"\"A tenth of a second for each row, behind the shuffle.\"\"\"
+    \"\"\"Take a tenth of a second for each row, after the shuffle.\"\"\"
     pause = "coalesce(reflect('java.lang.Thread', 'sleep', 100L), '')"
     return sharded(rows, 3).withColumn("value", expr(f"concat(value, {pause})"))
 
 def rows():
     return spark.range(0, 400, 1, 2).selectExpr("concat('row ', id) value")
 
-def written(topic, delivery, **named):
-    write(slowly(rows()), topic, bootstrap_servers=servers, delivery=delivery, **named)
+def written(topic, delivery, **options):
+    write(slowly(rows()), topic, bootstrap_servers=servers, delivery=delivery, **options)
 
 def saved(topic, delivery):
     options = {"kafka.bootstrap.servers": servers, "topic": topic, "delivery": delivery}
@@ -88,14 +88,14 @@ def stream(topic, delivery, by_function):
     return sink.option("checkpointLocation", checkpoint).start()
 
 print("ready", flush=True)
-of_spark = signal.getsignal(signal.SIGINT)  # it cancels all jobs, which a notebook's does not
+of_spark = signal.getsignal(signal.SIGINT)  # it cancels all jobs; a notebook's does not
 for line in sys.stdin:
-    how, topic, delivery, *named = line.split()
+    how, topic, delivery, *job_id = line.split()
     try:
         if how in ("write", "notebook"):
             notebook = how == "notebook"
             signal.signal(signal.SIGINT, signal.default_int_handler if notebook else of_spark)
-            written(topic, delivery, **({"job_id": named[0]} if named else {}))
+            written(topic, delivery, **({"job_id": job_id[0]} if job_id else {}))
         elif how == "save":
             saved(topic, delivery)
         else:
@@ -123,7 +123,7 @@ def started(
     with (folder / "log").open("w") as log:
         running = program(DRIVER, kafka, str(folder), session, stderr=log, python=python)
         try:
-            assert said(running) == "ready"
+            assert read_line(running) == "ready"
             yield running
         finally:
             running.kill()
@@ -139,14 +139,14 @@ def driver(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[sub
         yield running
 
 
-def said(driver: subprocess.Popen[str]) -> str:
+def read_line(driver: subprocess.Popen[str]) -> str:
     assert driver.stdout is not None
     line = driver.stdout.readline().strip()
     assert line or driver.poll() is None, driver.stderr and driver.stderr.read()
     return line
 
 
-def ask(driver: subprocess.Popen[str], line: str) -> None:
+def send_line(driver: subprocess.Popen[str], line: str) -> None:
     assert driver.stdin is not None
     driver.stdin.write(line + "\n")
     driver.stdin.flush()
@@ -157,12 +157,12 @@ def wait_for_open(kafka: str, at_least: int) -> None:
 
 
 def wait_until_none_is_open(kafka: str) -> None:
-    half_of_what_a_transaction_may_take = 300
-    await_true(lambda: not open_transactions(kafka), half_of_what_a_transaction_may_take)
+    half_the_transaction_timeout = 300
+    await_true(lambda: not open_transactions(kafka), half_the_transaction_timeout)
 
 
 def assert_nothing_open(kafka: str, topic: str) -> None:
-    """Neither when the call has returned, nor when what was killed has come to its end."""
+    """Neither when the call has returned, nor after killed tasks have ended."""
     for _ in range(3):
         assert open_transactions(kafka) == []
         time.sleep(1.5)
@@ -170,46 +170,50 @@ def assert_nothing_open(kafka: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "delivery", "named"),
+    ("how", "delivery", "job_id"),
     [
         ("write", "atomic", ""),
         ("write", "exactly_once", "mine"),
         ("notebook", "exactly_once", "yours"),  # a job that runs on commits its shards
     ],
 )
-def test_ctrl_c(
-    driver: subprocess.Popen[str], kafka: str, how: str, delivery: str, named: str
+def test_ctrl_c_leaves_no_open_transaction(
+    driver: subprocess.Popen[str], kafka: str, how: str, delivery: str, job_id: str
 ) -> None:
     topic = f"interrupted-{how}-{delivery.replace('_', '-')}"
-    ask(driver, f"{how} {topic} {delivery} {named}")
+    send_line(driver, f"{how} {topic} {delivery} {job_id}")
     wait_for_open(kafka, 2)
     driver.send_signal(signal.SIGINT)
-    assert said(driver) == "interrupted"
+    assert read_line(driver) == "interrupted"
     assert_nothing_open(kafka, topic)
 
 
 @pytest.mark.parametrize(
     ("session", "delivery"), [("classic", "exactly_once"), ("connect", "atomic")]
 )
-def test_ctrl_c_in_a_data_source(tmp_path: Path, kafka: str, session: str, delivery: str) -> None:
-    """The interrupted call does not wait until Spark has aborted what its tasks have left."""
+def test_ctrl_c_in_a_data_source_leaves_no_open_transaction(
+    tmp_path: Path, kafka: str, session: str, delivery: str
+) -> None:
+    """The interrupted call does not wait until Spark has aborted the transactions of its tasks."""
     python = connect_python() if session == "connect" else sys.executable
     topic = f"saved-{session}-{delivery.replace('_', '-')}"
     with started(kafka, tmp_path, session, python) as driver:
-        ask(driver, f"save {topic} {delivery}")
+        send_line(driver, f"save {topic} {delivery}")
         wait_for_open(kafka, 2)
         driver.send_signal(signal.SIGINT)
-        assert said(driver) == "interrupted"
+        assert read_line(driver) == "interrupted"
         wait_until_none_is_open(kafka)
         assert_nothing_open(kafka, topic)
 
 
 @pytest.mark.parametrize(("how", "delivery"), [("save", "atomic"), ("write", "exactly_once")])
-def test_a_driver_that_is_killed(tmp_path: Path, kafka: str, how: str, delivery: str) -> None:
-    """Its JVM ends with it, and the workers abort what they have begun before they end."""
+def test_a_killed_driver_leaves_no_open_transaction(
+    tmp_path: Path, kafka: str, how: str, delivery: str
+) -> None:
+    """Its JVM ends with it, and the workers abort their transactions."""
     topic = f"killed-{how}-{delivery.replace('_', '-')}"
     with started(kafka, tmp_path, "classic", sys.executable) as driver:
-        ask(driver, f"{how} {topic} {delivery}")
+        send_line(driver, f"{how} {topic} {delivery}")
         wait_for_open(kafka, 2)
         driver.kill()
         wait_until_none_is_open(kafka)
@@ -218,13 +222,13 @@ def test_a_driver_that_is_killed(tmp_path: Path, kafka: str, how: str, delivery:
 
 @pytest.mark.parametrize("delivery", ["atomic", "exactly_once"])
 @pytest.mark.parametrize("how", ["source", "function"])
-def test_a_query_that_is_stopped(
+def test_a_stopped_query_leaves_no_open_transaction(
     driver: subprocess.Popen[str], kafka: str, how: str, delivery: str
 ) -> None:
     topic = f"stopped-{how}-{delivery.replace('_', '-')}"
-    ask(driver, f"{how} {topic} {delivery}")
-    assert said(driver) == "started"
+    send_line(driver, f"{how} {topic} {delivery}")
+    assert read_line(driver) == "started"
     wait_for_open(kafka, 2)
-    ask(driver, "stop")
-    assert said(driver) == "stopped"
+    send_line(driver, "stop")
+    assert read_line(driver) == "stopped"
     assert_nothing_open(kafka, topic)

@@ -1,4 +1,4 @@
-"""Spark closes the input of a task before its last row: the rows before it are no shard."""
+"""Spark closes the input of a task before its last row: the rows so far must not be committed."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def small_batches(cluster: SparkSession) -> Iterator[None]:
 
 
 def wide(spark: SparkSession) -> DataFrame:
-    """A batch of ten rows is more than Spark keeps back in its buffer of 64 KiB."""
+    """Ten rows are more than Spark's buffer of 64 KiB."""
     return frame(spark).selectExpr("key", "rpad(value, 10000) as value")
 
 
 def fails(fails_now: Callable[[], bool]) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """The rows of a Python function that raises after most of them, in a process of its own."""
+    """A Python function, in another process, that raises after most of the rows."""
 
     def most_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number, batch in enumerate(batches):
@@ -53,7 +53,7 @@ def fails(fails_now: Callable[[], bool]) -> Callable[[Iterable[Any]], Iterator[A
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "atomic"])
-def test_nothing_is_committed_of_a_task_whose_rows_cannot_be_read(
+def test_a_task_whose_input_fails_commits_no_rows(
     cluster: SparkSession, delivery: Delivery
 ) -> None:
     with EmbeddedBroker(topics={"cut": PARTITIONS}) as broker:
@@ -61,15 +61,15 @@ def test_nothing_is_committed_of_a_task_whose_rows_cannot_be_read(
         read = wide(cluster).mapInArrow(fails(lambda: True), "key string, value string")
         with pytest.raises(Exception, match="the rows cannot be read"):
             write(read, "cut", bootstrap_servers=kafka, delivery=delivery, progress=False)
-        await_true(lambda: not open_transactions(kafka), 60, "a task has left one open")
+        await_true(lambda: not open_transactions(kafka), 60, "a transaction stays open")
         assert committed(kafka, "cut", PARTITIONS) == []
 
 
 @pytest.mark.parametrize("on_row_error", ["fail", "skip"])
-def test_the_next_attempt_writes_all_rows(
+def test_a_retry_after_failed_input_writes_all_rows(
     cluster: SparkSession, kafka: str, tmp_path: Path, on_row_error: Any
 ) -> None:
-    """With ``skip`` rows are not compared: an attempt would believe the marker of the first one."""
+    """With ``skip`` the rows are not compared with the marker of the first attempt."""
     topic = f"cut-once-{on_row_error}"
     read = wide(cluster).mapInArrow(
         fails(lambda: once(tmp_path, "failed")), "key string, value string"
@@ -82,8 +82,8 @@ def test_the_next_attempt_writes_all_rows(
     assert result.records == ROWS
 
 
-def test_a_function_may_take_a_part_of_the_rows(cluster: SparkSession) -> None:
-    """Spark has closed nothing: the rows that are not taken follow."""
+def test_a_function_may_write_a_part_of_the_rows(cluster: SparkSession) -> None:
+    """Spark has not closed the input."""
     with EmbeddedBroker(topics={"part": PARTITIONS}) as broker:
         writer = partition_writer(
             "part", bootstrap_servers=broker.bootstrap_servers, delivery="exactly_once"

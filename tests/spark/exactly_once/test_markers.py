@@ -1,4 +1,4 @@
-"""What stands in a group's offset is a marker of kprod's, or an error in words."""
+"""Markers and decisions in the offset metadata of groups, valid and invalid."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     ),
 }
 NESTED = b"[" * 100_000 + b"]" * 100_000
-NO_MARKERS = {
+NOT_MARKERS = {
     "nothing": b"",
     "no text": b"\xff\xfe\xfd",
     "a number": b"5",
@@ -55,8 +55,8 @@ NO_MARKERS = {
 }
 
 
-def garbled() -> Iterator[tuple[str, bytes]]:
-    yield from NO_MARKERS.items()
+def invalid() -> Iterator[tuple[str, bytes]]:
+    yield from NOT_MARKERS.items()
     changes = [(name, value) for name, values in WRONG.items() for value in values]
     for name, value in (*changes, ("shards", 0), ("shards", 10_001), ("pieces", 0)):
         yield f"{name}={value}", json.dumps({**WHOLE, name: value}).encode()
@@ -66,14 +66,14 @@ def garbled() -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize(
-    "metadata", [pytest.param(text, id=name) for name, text in sorted(garbled())]
+    "metadata", [pytest.param(text, id=name) for name, text in sorted(invalid())]
 )
-def test_garbled_markers_are_refused_in_words(metadata: bytes) -> None:
+def test_invalid_markers_are_reported_with_their_group(metadata: bytes) -> None:
     with pytest.raises(MarkerError, match=r"group 'g' has committed offset 5 .*transaction_prefix"):
         read_marker(5, metadata, "g")
 
 
-def test_a_marker_says_what_was_written() -> None:
+def test_a_marker_survives_a_round_trip() -> None:
     found = read_marker(5, json.dumps({**WHOLE, "of a later version": []}).encode(), "g")
     assert found == Marker(
         batch=4, shards=2, rows=10, bytes=100, run="first", ranges={"t": [[0, 5, 14, 10]]}
@@ -90,8 +90,8 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*WHOLE, "winners", "pieces"]), json_values))
-@example({"pieces": 2})  # of a decision that is not there
-def test_what_is_taken_for_a_marker_can_be_written_again(changed: dict[str, Any]) -> None:
+@example({"pieces": 2})  # of a missing decision
+def test_every_accepted_marker_survives_a_round_trip(changed: dict[str, Any]) -> None:
     metadata = json.dumps({**WHOLE, **changed}).encode()
     try:
         found = read_marker(5, metadata, "g")
@@ -134,17 +134,17 @@ def read(winners: str, **values: Any) -> Decision | None:
         "0:" + "9" * 5_000 + ":2:,,",
     ],
 )
-def test_garbled_decisions_are_refused_in_words(winners: str) -> None:
+def test_invalid_decisions_are_reported_with_their_shard(winners: str) -> None:
     with pytest.raises(MarkerError, match=r"decision for shard 0 of 3 .* was not written by kprod"):
         read(winners)
 
 
-def test_a_decision_of_no_number_of_shards_is_refused() -> None:
+def test_a_decision_without_a_number_of_shards_is_refused() -> None:
     with pytest.raises(MarkerError):
         read("", shards=None)
 
 
-def test_a_decision_says_what_was_decided() -> None:
+def test_a_decision_survives_a_round_trip() -> None:
     shard = replace(OF, number=1, attempt=2)
     prepared = PreparedShard(shard, PreparedTransaction(shard.transactional_id, 7, 1, level=2))
     [(group, marker)] = decided(OF, 3, [prepared])

@@ -1,4 +1,4 @@
-"""Permissions that the page names, by Apache Kafka's authorizer: all of them, or all but one."""
+"""The documented permissions with Apache Kafka's authorizer: all of them, or all but one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GRANTS = {
     "topic to read": (ResourceType.TOPIC, "allowed-", (READ,)),
 }
 USERS = {"everything": "", **{f"all-but-{name.replace(' ', '-')}": name for name in GRANTS}}
-"""Names, and which grant each of them lacks."""
+"""Users, and the grant that each of them lacks."""
 JAAS = " ".join(f'user_{user}="{PASSWORD}"' for user in USERS)
 GUARDS = Guards(
     {"PLAIN": "SASL_PLAINTEXT"},
@@ -108,7 +108,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "atomic"])
-def test_what_the_page_names_is_enough(kafka: ApacheKafka, delivery: str) -> None:
+def test_the_documented_permissions_are_sufficient(kafka: ApacheKafka, delivery: str) -> None:
     topic = f"allowed-{delivery}"
     deliver(kafka, "everything", topic, delivery)
     assert committed(kafka.bootstrap_servers, topic, 1) == ROWS
@@ -116,7 +116,7 @@ def test_what_the_page_names_is_enough(kafka: ApacheKafka, delivery: str) -> Non
 
 @pytest.mark.parametrize("user", [user for user, lacked in USERS.items() if lacked])
 @pytest.mark.parametrize("delivery", ["exactly_once", "atomic"])
-def test_what_is_missing_ends_the_job_at_once_and_is_named(
+def test_a_missing_permission_fails_at_once_and_is_named(
     kafka: ApacheKafka, delivery: str, user: str
 ) -> None:
     topic = f"allowed-{delivery}-{user}"

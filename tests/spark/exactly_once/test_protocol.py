@@ -1,7 +1,4 @@
-"""The protocols of both modes against a model of brokers, tasks and drivers, by seeds.
-
-``KPROD_SHARD_SEEDS`` says how many.
-"""
+"""The protocols of both modes on a model of brokers; ``KPROD_SHARD_SEEDS`` random runs."""
 
 from __future__ import annotations
 
@@ -20,9 +17,9 @@ from tests.support.planted import Bug
 from tests.support.tier import seeds
 
 SEEDS = seeds("KPROD_SHARD_SEEDS", 200, 1000)
-pytestmark = pytest.mark.timeout(600 + SEEDS // 10)  # each seed is a world of its own
+pytestmark = pytest.mark.timeout(600 + SEEDS // 10)
 ENOUGH = 2_000
-"""Seeds in which every wrong version is found; most are found in a few."""
+"""Seeds in which every bug is found; most are found in a few."""
 
 JOBS: dict[str, Callable[[int], Job]] = {
     "once": lambda seed: Job(seed, False),
@@ -31,23 +28,23 @@ JOBS: dict[str, Callable[[int], Job]] = {
     "operator": lambda seed: Job(seed, True, operator=True),
     "operator of changes": lambda seed: Job(seed, False, True, cancels=True, operator=True),
 }
-"""With the delivery of all runs, or changes between them, and drivers that are cancelled."""
+"""One delivery for all runs, or changes between them, and cancelled drivers."""
 
 
 @pytest.mark.parametrize("kind", JOBS)
-def test_every_row_is_there_once_and_nothing_is_left_open(kind: str) -> None:
-    """Of an atomic batch nothing is there before it is decided."""
+def test_every_row_is_stored_once_and_no_transaction_stays_open(kind: str) -> None:
+    """No row of an atomic batch is visible before it is decided."""
     runs = 0
     for seed in range(0, SEEDS, 1 if kind in ("once", "atomic") else 2):
         job = JOBS[kind](seed)
         assert job.play() == [], f"seed {seed}"
         runs += job.runs
-    assert runs > SEEDS / 2, "drivers died, or failed, and were started with other shards"
+    assert runs > SEEDS / 2, "too few drivers were restarted"
 
 
-SIGNS = {"once": ("is there",), "changes": ("stays open",), "operator": ("is there",)}
-ATOMIC_SIGNS = ("is there", "visible", "stays open", "stuck")
-"""A batch without its markers is refused for ever."""
+SIGNS = {"once": ("is stored",), "changes": ("stays open",), "operator": ("is stored",)}
+ATOMIC_SIGNS = ("is stored", "visible", "stays open", "stuck")
+"""``stuck``: a batch without its markers is refused for ever."""
 
 
 @pytest.mark.parametrize(
@@ -55,23 +52,22 @@ ATOMIC_SIGNS = ("is there", "visible", "stays open", "stuck")
     [(kind, bug) for kind, found in bugs.OF_JOBS.items() for bug in found],
     ids=lambda one: getattr(one, "name", one),
 )
-def test_wrong_versions_are_found(kind: str, bug: Bug) -> None:
+def test_the_model_finds_bugs_of_the_protocols(kind: str, bug: Bug) -> None:
     _find(bug, bug.seed, JOBS[kind], SIGNS.get(kind, ATOMIC_SIGNS))
 
 
 @pytest.mark.parametrize("situation", Situation, ids=lambda situation: situation.name)
-def test_calls_under_one_name_lose_nothing_in_silence(situation: Situation) -> None:
-    """Each situation has its share of the seeds."""
-    told = 0
+def test_calls_with_one_name_lose_no_rows_without_an_error(situation: Situation) -> None:
+    reported = 0
     for seed in range(0, SEEDS, len(Situation)):
         world = Calls(seed, situation)
         assert world.play() == [], f"seed {seed}"
-        told += sum(call.told for call in world.calls)
-    assert told > SEEDS / len(Situation) / 2
+        reported += sum(call.reported for call in world.calls)
+    assert reported > SEEDS / len(Situation) / 2
 
 
 @pytest.mark.parametrize(("name", "situation", "is_atomic", "seed"), bugs.WHERE_CALLS_SHOW)
-def test_wrong_versions_about_names_are_found(
+def test_the_model_finds_bugs_about_job_names(
     name: str, situation: str, is_atomic: bool | None, seed: int
 ) -> None:
     (bug,) = (bug for bug in bugs.OF_CALLS if bug.name == name)
@@ -89,7 +85,7 @@ def _find(
 
 @pytest.mark.parametrize("seconds", [0.001, 0.03, 0.5, 2.0])
 def test_tasks_on_a_slow_cluster_do_not_fence_each_other_for_ever(seconds: float) -> None:
-    """Each step takes ``seconds``: taking over the layout and committing it are five of them."""
+    """Each step takes ``seconds``."""
     brokers = Brokers(random.Random(1))
     due: list[tuple[float, int, Attempt]] = []
     for number in range(1, 6):  # the first shard, which would not wait at all, has no rows

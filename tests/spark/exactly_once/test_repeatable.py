@@ -1,4 +1,4 @@
-"""Plans whose rows a restart may compute otherwise, and micro-batches in threads of the user's."""
+"""Plans whose rows may differ after a restart, and micro-batches in the user's threads."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ REFUSED: dict[str, Plan] = {
         "value", udf(lambda text: text, "string").asNondeterministic()("value")
     ),
 }
-TAKEN: dict[str, Plan] = {
+ACCEPTED: dict[str, Plan] = {
     "plain": lambda rows: rows,
     "limit of an order": lambda rows: rows.orderBy(asc("key")).select("key", "value").limit(5),
     "offset of an order": lambda rows: rows.orderBy(asc("key")).offset(5).limit(5),
@@ -57,22 +57,22 @@ TAKEN: dict[str, Plan] = {
     "distinct": lambda rows: rows.distinct(),
     "all duplicates": lambda rows: rows.dropDuplicates(),
 }
-TAKEN_BY_KEY = {
+ACCEPTED_BY_KEY = {
     name: REFUSED[name] for name in ("rand", "uuid", "clock", "first", "list", "duplicates", "udf")
 }
-"""Their keys are the same again, and so is the number of rows of each."""
+"""Their keys, and the number of rows of each key, do not change."""
 NOT_THE_SAME = "may not be the same when Spark computes them again"
 
 
-def test_what_a_plan_shows(cluster: SparkSession) -> None:
+def test_plans_with_unrepeatable_rows_are_refused(cluster: SparkSession) -> None:
     rows = frame(cluster)
     for name, plan in REFUSED.items():
-        for by in (None, "key") if name not in TAKEN_BY_KEY else (None,):
+        for by in (None, "key") if name not in ACCEPTED_BY_KEY else (None,):
             with pytest.raises(ConfigError, match=NOT_THE_SAME):
-                pytest.fail(f"{name} was taken: {sharded(plan(rows), 2, by=by)}")
-    for plan in TAKEN.values():
+                pytest.fail(f"{name} was accepted: {sharded(plan(rows), 2, by=by)}")
+    for plan in ACCEPTED.values():
         sharded(plan(rows), 2)
-    for plan in (*TAKEN.values(), *TAKEN_BY_KEY.values()):
+    for plan in (*ACCEPTED.values(), *ACCEPTED_BY_KEY.values()):
         sharded(plan(rows), 2, by="key")
     random_key = rows.withColumn("key", rand().cast("string"))
     with pytest.raises(ConfigError, match=NOT_THE_SAME):
@@ -86,18 +86,18 @@ class OfAnotherSpark:
     _jdf = object()
 
 
-def test_a_plan_that_kprod_does_not_know_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    """It was an error of py4j's, and exactly-once delivery could not be used."""
+def test_an_unknown_kind_of_plan_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """It was an error of py4j."""
     frame: Any = OfAnotherSpark()
     check_repeatable(frame, None)
     assert "cannot check whether the rows of the query are repeatable" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["rand", "uuid", "limit", "duplicates"])
-def test_what_the_plan_of_a_query_shows(
+def test_queries_with_unrepeatable_rows_are_refused(
     cluster: SparkSession, kafka: str, tmp_path: Path, name: str
 ) -> None:
-    """``foreachBatch`` gets an RDD, and no plan."""
+    """``foreachBatch`` gets an RDD without a plan."""
     lines = Lines(cluster, tmp_path)
     lines.add(10)
     stream = REFUSED[name](lines.stream().select(lit("k").alias("key"), "value"))
@@ -106,8 +106,8 @@ def test_what_the_plan_of_a_query_shows(
         pour(stream, writes, tmp_path / "checkpoint")
 
 
-def test_a_clock_in_a_query(cluster: SparkSession, kafka: str, tmp_path: Path) -> None:
-    """Its micro-batch has the same time again."""
+def test_a_query_may_use_the_clock(cluster: SparkSession, kafka: str, tmp_path: Path) -> None:
+    """A repeated micro-batch has the same time."""
     lines = Lines(cluster, tmp_path)
     lines.add(10)
     writes = foreach_batch("timed", bootstrap_servers=kafka, delivery="exactly_once", shards=2)
@@ -117,8 +117,8 @@ def test_a_clock_in_a_query(cluster: SparkSession, kafka: str, tmp_path: Path) -
     assert len(committed(kafka, "timed", PARTITIONS)) == 10
 
 
-def test_a_clock_in_a_job_that_is_not_started_again(cluster: SparkSession, kafka: str) -> None:
-    """All tasks of a job have the same time, and tasks that run again as well."""
+def test_a_job_without_an_id_may_use_the_clock(cluster: SparkSession, kafka: str) -> None:
+    """All tasks of a job have the same time, also when they run again."""
     write(REFUSED["clock"](frame(cluster)), "timed-job", bootstrap_servers=kafka, **ONCE)
     stored = committed(kafka, "timed-job", PARTITIONS)
     assert len(stored) == ROWS
@@ -126,7 +126,7 @@ def test_a_clock_in_a_job_that_is_not_started_again(cluster: SparkSession, kafka
 
 
 def in_thread(function: Callable[[DataFrame, int], Any]) -> Callable[[DataFrame, int], Any]:
-    """The function, which is then called in a thread of its own."""
+    """Call the function in another thread."""
 
     def call(batch: DataFrame, number: int) -> Any:
         with ThreadPoolExecutor(1) as thread:
@@ -135,19 +135,19 @@ def in_thread(function: Callable[[DataFrame, int], Any]) -> Callable[[DataFrame,
     return call
 
 
-def test_a_micro_batch_that_a_thread_writes(
+def test_a_micro_batch_written_in_a_thread_needs_a_name(
     cluster: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
-    """Spark tells the thread neither query nor batch: without a name it is refused."""
+    """The thread does not know the query and batch."""
     lines = Lines(cluster, tmp_path)
     lines.add(10)
     given: dict[str, Any] = {"bootstrap_servers": kafka, **ONCE}
 
-    def nameless(batch: DataFrame, _: int) -> None:
+    def without_name(batch: DataFrame, _: int) -> None:
         write(batch.select("value"), "in-thread", **given)
 
     with pytest.raises(StreamingQueryException, match="need a name for a micro-batch"):
-        pour(lines.stream(), in_thread(nameless), tmp_path / "nameless")
+        pour(lines.stream(), in_thread(without_name), tmp_path / "without_name")
     names: list[str] = []
 
     def named(batch: DataFrame, _: int) -> None:
@@ -162,4 +162,4 @@ def test_a_micro_batch_that_a_thread_writes(
         (folder / "commits" / ".0.crc").unlink(missing_ok=True)
         pour(lines.stream(), in_thread(function), folder)
         assert len(committed(kafka, topic, PARTITIONS)) == 10, topic
-    assert len(set(names)) == 2, "by the name of the query, both times"
+    assert len(set(names)) == 2, "both times by the name of the query"

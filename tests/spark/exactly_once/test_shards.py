@@ -1,4 +1,4 @@
-"""A task's part without the task: attempts of one shard, over a broker, judged by a consumer."""
+"""Attempts at one shard, without Spark."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def deliver(
     meanwhile: Callable[[], object] = lambda: None,
     **given: Any,
 ) -> Delivered:
-    """An attempt at the shard; ``meanwhile`` is called behind its rows."""
+    """Attempt to write the shard; ``meanwhile`` is called after its rows."""
 
     def send_rows(producer: Any) -> None:
         for value in values:
@@ -77,12 +77,12 @@ def rows(text: str, count: int = 50) -> list[bytes]:
 
 
 def assert_there(servers: str, topic: str, expected: Sequence[bytes]) -> None:
-    """Committed, once each, and nothing is left open behind them."""
+    """These values are committed once each, and no transaction is open."""
     assert sorted(committed(servers, topic, PARTITIONS)) == sorted(expected)
     assert not [one for one in open_transactions(servers) if topic in one.transactional_id]
 
 
-def test_a_shard_is_written_once_however_often_its_task_runs(servers: str) -> None:
+def test_a_shard_is_written_once_when_its_task_runs_again(servers: str) -> None:
     wanted = shard("again")
     first, second = (deliver(servers, wanted, rows("a")) for _ in range(2))
     assert (first.by_us, second.by_us) == (True, False)
@@ -92,7 +92,7 @@ def test_a_shard_is_written_once_however_often_its_task_runs(servers: str) -> No
     assert_there(servers, "again", rows("a") + rows("b"))
 
 
-def test_a_loser_without_a_winner_gives_up(servers: str) -> None:
+def test_a_fenced_attempt_without_a_winner_fails(servers: str) -> None:
     wanted, slept = shard("alone", shards=None), list[float]()
 
     def another_takes_over() -> None:
@@ -104,14 +104,14 @@ def test_a_loser_without_a_winner_gives_up(servers: str) -> None:
     given = {"sleep": slept.append, "options": {"transaction_timeout_ms": 20_000}}
     with pytest.raises(ProducerFencedError, match="or another job of this name"):
         deliver(servers, wanted, rows("a"), another_takes_over, **given)
-    assert 10 <= sum(slept) < 12, "half of the time that any attempt may take"
+    assert 10 <= sum(slept) < 12, "half of the transaction timeout"
     assert_there(servers, "alone", [])
 
 
 def deliver_placed(
     servers: str, wanted: Shard, values: list[bytes], after: int = 0, then: Any = None
 ) -> Delivered:
-    """Rows as ``sharded`` gives them; ``then`` is called when ``after`` of them are sent."""
+    """Write rows of ``sharded``; ``then`` is called after ``after`` rows."""
     packed = Layout(wanted.number, wanted.shards or 1).packed
     items = [
         {"value": value, SHARD_COLUMN: packed, HASH_COLUMN: zlib.crc32(value) - (1 << 63)}
@@ -129,8 +129,8 @@ def deliver_placed(
     return deliver_by(servers, wanted, send_rows, rows=placed)
 
 
-def test_as_many_other_rows_of_the_same_size_are_not_taken_for_the_same(servers: str) -> None:
-    """Their order makes no difference: a shuffle gives another one each time."""
+def test_other_rows_of_equal_number_and_size_are_detected(servers: str) -> None:
+    """Their order may change: a shuffle does not keep it."""
     wanted = shard("alike")
     assert deliver_placed(servers, wanted, rows("a")).by_us
     assert not deliver_placed(servers, replace(wanted, run="again"), rows("a")[::-1]).by_us
@@ -144,10 +144,10 @@ def test_as_many_other_rows_of_the_same_size_are_not_taken_for_the_same(servers:
     [(rows("b"), True), (rows("a", 49), True), (rows("a")[::-1], False)],
     ids=["as many others", "fewer", "in another order"],
 )
-def test_a_copy_that_lost_compares_its_rows(
+def test_a_fenced_copy_compares_its_rows_with_the_winner(
     servers: str, other: list[bytes], are_others: bool
 ) -> None:
-    """Two attempts of one call: the loser has sent some rows, and counts those that are left."""
+    """Two attempts of one call: the fenced one has sent some rows, and counts the rest."""
     topic = f"copies-{len(other)}-{are_others}"
     wanted = shard(topic)
 
@@ -162,15 +162,15 @@ def test_a_copy_that_lost_compares_its_rows(
     assert_there(servers, topic, rows("a"))
 
 
-def test_a_job_whose_name_goes_on_as_another_one_does() -> None:
-    """Shard 1 of "names", and what says how many shards "names.1" has, are two things."""
+def test_job_names_that_share_a_prefix_have_distinct_ids() -> None:
+    """Such as shard 1 of "names" and the layout of "names.1"."""
     shards = [shard("t", number, job=job) for job in ("names.1", "names") for number in range(2)]
     names = [(one.transactional_id, one.group) for one in shards]
     layouts = [(one.layout_id, one.layout_id) for one in shards[::2]]
     assert len({name for pair in (*names, *layouts) for name in pair}) == len(names + layouts)
 
 
-def test_an_attempt_that_was_fenced_by_a_later_batch_says_so(servers: str) -> None:
+def test_an_attempt_fenced_by_a_later_batch_reports_it(servers: str) -> None:
     def is_fenced() -> None:
         assert deliver(servers, shard("later", batch=3), rows("b")).by_us
 
@@ -179,7 +179,7 @@ def test_an_attempt_that_was_fenced_by_a_later_batch_says_so(servers: str) -> No
     assert_there(servers, "later", rows("b"))
 
 
-def test_half_of_the_time_of_a_transaction_is_the_limit(servers: str) -> None:
+def test_a_shard_fails_after_half_of_the_transaction_timeout(servers: str) -> None:
     now = iter([0.0, 301.0])
     with pytest.raises(TransactionTooSlow, match=r"301 s.*600 s: increase transaction_timeout_ms"):
         deliver(servers, shard("slow"), rows("a"), now=lambda: next(now, 301.0))
@@ -189,13 +189,10 @@ def test_half_of_the_time_of_a_transaction_is_the_limit(servers: str) -> None:
 @pytest.mark.parametrize("rows_after", [0, 5], ids=["at its end", "among its rows"])
 @pytest.mark.parametrize("written_meanwhile", [False, True])
 @pytest.mark.parametrize("level", [0, 2])
-def test_an_attempt_that_slept_through_its_time_out_waits_for_nobody(
+def test_an_attempt_frozen_beyond_its_timeout_ends_at_once(
     level: int, written_meanwhile: bool, rows_after: int
 ) -> None:
-    """A frozen task: the coordinator has ended its transaction, and it is fenced when it thaws.
-
-    Only what another attempt has written by then keeps it from failing at once.
-    """
+    """Its transaction was aborted. It fails unless another attempt has committed."""
     now, slept = [0.0], list[float]()
     expected = rows("a", 5 + rows_after)
     with EmbeddedBroker(topics={"asleep": PARTITIONS}) as broker:
@@ -224,7 +221,7 @@ def test_an_attempt_that_slept_through_its_time_out_waits_for_nobody(
         assert_there(servers, "asleep", expected if written_meanwhile else [])
 
 
-def test_a_time_out_above_what_brokers_allow_is_no_option() -> None:
+def test_a_transaction_timeout_above_the_brokers_limit_is_refused() -> None:
     allows = TransactionConfig(max_timeout_ms=60_000)
     with EmbeddedBroker(default_partitions=PARTITIONS, transaction_config=allows) as broker:
         servers = broker.bootstrap_servers
@@ -248,8 +245,8 @@ def batches(layout: Layout | None, *values: str) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict(columns)
 
 
-def test_a_writer_proves_that_rows_belong_to_its_task(servers: str) -> None:
-    """One task may call a writer without shards for several partitions, all under its number."""
+def test_a_writer_refuses_rows_of_other_tasks(servers: str) -> None:
+    """Without shards, one task could call a writer for several partitions."""
     given: dict[str, Any] = {"bootstrap_servers": servers, "delivery": "exactly_once"}
     placed = partition_writer("placed", **given, job_id="job")
     with pytest.raises(ConfigError, match=r"kprod.spark.sharded\(df, 8\)"):
@@ -262,15 +259,15 @@ def test_a_writer_proves_that_rows_belong_to_its_task(servers: str) -> None:
 
 
 def write_call(servers: str, topic: str, job: str) -> PartitionWriter:
-    """The writer of a ``write`` without a ``job_id``: its rows have no columns of a shard."""
+    """The writer of a ``write`` without a ``job_id``."""
     writer = task_writer(topic, bootstrap_servers=servers, delivery="exactly_once")
     assert writer.terms is not None
     return replace(writer, terms=replace(writer.terms, scope=Scope.CALL, fresh=job))
 
 
 @pytest.mark.parametrize("batches_without_rows", [0, 2])
-def test_a_shard_without_rows_was_not_committed(servers: str, batches_without_rows: int) -> None:
-    """It has no transaction, so nobody can find it committed."""
+def test_a_shard_without_rows_is_reported_as_empty(servers: str, batches_without_rows: int) -> None:
+    """It has no transaction."""
     empty = next(batches(Layout(0, 2), "a")).slice(1)
     report = write_call(servers, "empty", "empty").write(TaskRows([empty] * batches_without_rows))
     result = write_result([report], 1.0)
@@ -295,8 +292,8 @@ def test_attempts_of_a_call_write_once_and_compare_their_rows(servers: str, arro
     assert_there(servers, topic, [b"a", b"b"])
 
 
-def test_a_slow_attempt_that_lost_its_race_loses_no_row_of_its_count(servers: str) -> None:
-    """It is too slow between two rows, and was fenced by then: it compares all of them."""
+def test_a_slow_fenced_attempt_compares_all_its_rows(servers: str) -> None:
+    """It exceeds its time between two rows after it was fenced."""
     wanted = shard("late", shards=None)
     values = TaskRows(iter([b"a", b"b"]))
     clock = [0.0]
@@ -320,7 +317,7 @@ def test_a_slow_attempt_that_lost_its_race_loses_no_row_of_its_count(servers: st
     assert_there(servers, "late", [b"a", b"b"])
 
 
-def test_a_marker_has_no_more_than_brokers_take() -> None:
+def test_a_marker_keeps_below_the_metadata_limit_of_brokers() -> None:
     many = {"t": [[n, 10**12, 10**12 + 1, 1] for n in range(500)]}
     assert len(Marker(batch=1, ranges=many).metadata) < 4_000
     assert '"ranges"' in Marker(batch=1, ranges={"t": [[0, 1, 2, 2]]}).metadata
@@ -342,7 +339,7 @@ def options_of(servers: str) -> dict[str, Any]:
     return producer_options(job_options({"bootstrap_servers": servers}, transactional=True))
 
 
-def test_the_plug_ins_of_a_job_are_not_closed_when_other_transactions_end(servers: str) -> None:
+def test_fencing_does_not_close_the_plug_ins_of_a_job(servers: str) -> None:
     plugin = Closing()
 
     def fence() -> Generator[Step, Any, None]:
@@ -354,8 +351,8 @@ def test_the_plug_ins_of_a_job_are_not_closed_when_other_transactions_end(server
     assert plugin.closed == 0
 
 
-def test_only_the_transactions_of_the_job_are_described() -> None:
-    """Others may be many. A broker that restarts is asked again."""
+def test_only_transactions_of_the_job_are_described() -> None:
+    """A lost connection is retried."""
     pauses: list[float] = []
 
     def find() -> Generator[Step, Any, list[PreparedTransaction]]:
@@ -375,7 +372,7 @@ def test_only_the_transactions_of_the_job_are_described() -> None:
     assert (pauses, described.hits) == ([0.1], 0)
 
 
-def test_the_error_of_an_attempt_stays_though_its_producer_cannot_be_closed(servers: str) -> None:
+def test_an_error_on_close_does_not_replace_the_error_of_the_attempt(servers: str) -> None:
     options, wanted = options_of(servers), shard("closing")
 
     @contextmanager

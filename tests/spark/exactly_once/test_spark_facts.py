@@ -1,4 +1,4 @@
-"""What Spark does with tasks, batches and checkpoints: each row is there once all the same."""
+"""Spark's behaviour with tasks, batches and checkpoints that exactly-once delivery relies on."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ def parent_of(pid: int) -> int:
 
 
 def loses_an_executor(folder: Path) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """In the middle of a task its executor is killed, and what it had shuffled is lost."""
+    """Kill the executor in the middle of a task, so that its shuffle files are lost."""
 
-    def passes(batches: Iterable[Any]) -> Iterator[Any]:
+    def kills(batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
             yield batch
             if once(folder, "lost"):
                 os.kill(parent_of(os.getppid()), signal.SIGKILL)
 
-    return passes
+    return kills
 
 
-def test_a_worker_that_is_killed_in_the_middle(
+def test_rows_are_written_once_after_a_worker_was_killed(
     cluster: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
     def dies_once(value: str) -> bytes:
@@ -82,7 +82,7 @@ def test_a_worker_that_is_killed_in_the_middle(
     assert "of them rewritten" in str(result)
 
 
-def test_a_stage_that_runs_again_after_its_shuffle_was_lost(
+def test_rows_are_written_once_after_a_shuffle_was_lost(
     cluster: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
     shuffled = frame(cluster).repartition(6, "key")
@@ -93,7 +93,7 @@ def test_a_stage_that_runs_again_after_its_shuffle_was_lost(
     assert result.records == ROWS
 
 
-def test_adaptive_execution_makes_no_other_shards(cluster: SparkSession, kafka: str) -> None:
+def test_adaptive_execution_does_not_change_the_shards(cluster: SparkSession, kafka: str) -> None:
     def run() -> DataFrame:
         return frame(cluster).groupBy("key").agg({"value": "max"}).toDF("key", "value")
 
@@ -109,7 +109,7 @@ def test_adaptive_execution_makes_no_other_shards(cluster: SparkSession, kafka: 
     assert_once_each(kafka, "adaptive")
 
 
-def test_a_copied_checkpoint_never_drops_rows_in_silence(
+def test_a_copied_checkpoint_never_drops_rows_without_an_error(
     cluster: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
     topic = "copied-checkpoint"
@@ -139,8 +139,7 @@ def test_a_copied_checkpoint_never_drops_rows_in_silence(
     assert len(committed(kafka, topic, PARTITIONS)) == 320
 
 
-def test_commit_may_be_called_again_and_abort_after_it() -> None:
-    """The tasks have committed: neither has anything left to do."""
+def test_commit_may_be_repeated_and_followed_by_abort() -> None:
     writer, batch = stream_writer(OPTIONS, SHARDED), batch_writer(OPTIONS, SHARDED, False)
     messages = [TaskOutcome(task=0), None]
     for _ in range(2):
@@ -152,7 +151,7 @@ def test_commit_may_be_called_again_and_abort_after_it() -> None:
     for _ in range(2):
         with pytest.raises(WriteFailed, match="other rows"):
             writer.commit(lost, 7)
-    assert is_fatal(RowsChanged("other rows")), "no attempt could help"
+    assert is_fatal(RowsChanged("other rows")), "a retry cannot help"
 
 
 @pytest.mark.parametrize(
@@ -164,14 +163,13 @@ def test_commit_may_be_called_again_and_abort_after_it() -> None:
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
     ],
 )
-def test_spark_does_not_repeat_a_task_whose_marker_is_refused(code: ErrorCode) -> None:
+def test_a_refused_marker_is_not_retried(code: ErrorCode) -> None:
     assert is_fatal(BrokerError(code, "group kprod.job.0"))
     assert not is_fatal(BrokerError(ErrorCode.NOT_COORDINATOR, "group kprod.job.0"))
 
 
 @pytest.mark.parametrize("scope", Scope)
-def test_two_calls_are_never_the_same_run(scope: Scope) -> None:
-    """Under one job_id, in one application and one job group: only attempts share a run."""
+def test_only_attempts_of_one_call_have_the_same_run(scope: Scope) -> None:
     runs = []
     for _ in range(2):
         call = Terms(topic="t", job_id="mine", scope=scope, query="q", batch=0)
@@ -183,24 +181,24 @@ def test_two_calls_are_never_the_same_run(scope: Scope) -> None:
 
 
 def test_two_actions_with_one_writer_are_two_runs() -> None:
-    """Spark ships the callable of a DataFrame once, and runs it in a stage for each action."""
+    """Spark ships the callable once, and runs a stage for each action."""
     shipped: Terms = pickle.loads(pickle.dumps(Terms(topic="t", job_id="mine")))
     stages = (replace(TASK, stage=stage) for stage in (3, 4))
     assert len({shipped.shard(task, Layout(1, 2)).run for task in stages}) == 2
 
 
-def test_a_driver_that_does_not_know_the_query_aborts_no_other_job() -> None:
+def test_an_abort_with_an_unknown_query_does_not_affect_other_jobs() -> None:
     unknown = Terms(topic="t", scope=Scope.QUERY, job_id="mine", batch=7)
     assert unknown.shard_of_driver() is None
-    nobody_knows = replace(unknown, query="")  # with Spark Connect
-    aborted = nobody_knows.shard_of_driver()
+    without_query = replace(unknown, query="")  # with Spark Connect
+    aborted = without_query.shard_of_driver()
     assert aborted is not None
-    assert aborted.job_name == nobody_knows.shard(IN_STREAM, Layout(1, 2)).job_name
+    assert aborted.job_name == without_query.shard(IN_STREAM, Layout(1, 2)).job_name
     with pytest.raises(ConfigError, match="need a job_id here"):
-        replace(nobody_knows, job_id=None).job_name(TASK)
+        replace(without_query, job_id=None).job_name(TASK)
 
 
-def test_the_name_of_a_job() -> None:
+def test_job_names_depend_on_job_id_query_and_scope() -> None:
     given = Terms(topic="t", job_id="mine")
     assert given.job_name(TASK) == JobName("mine", 0, lasting=True)
     assert given.job_name(IN_STREAM) == JobName("mine.q", 7, lasting=True)
@@ -222,8 +220,8 @@ def test_the_name_of_a_job() -> None:
         replace(fresh, scope=Scope.QUERY).job_name(TASK)
 
 
-def test_a_checkpoint_tells_its_query(tmp_path: Path) -> None:
-    """Spark tells it to no writer on the driver, where what a stopped query has open is ended."""
+def test_the_query_id_is_read_from_the_checkpoint(tmp_path: Path) -> None:
+    """Spark does not pass it to the writer on the driver."""
     (tmp_path / "metadata").write_text('{"id":"feb7ab5c"}\n')
     for place in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
         assert query_of(place) == "feb7ab5c"

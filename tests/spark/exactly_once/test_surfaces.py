@@ -1,4 +1,4 @@
-"""Exactly-once and atomic delivery by every surface of a cluster, judged by another consumer."""
+"""Exactly-once and atomic delivery through every writing API, on a cluster."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def assert_once_each(kafka: str, topic: str, rows: int = ROWS) -> None:
 
 
 @BOTH
-def test_a_frame_is_written_in_a_transaction_for_each_task(
+def test_a_frame_is_written_in_one_transaction_per_task(
     cluster: SparkSession, kafka: str, delivery: Delivery
 ) -> None:
     topic = f"frame-{delivery}"
@@ -57,9 +57,7 @@ def test_a_frame_is_written_in_a_transaction_for_each_task(
     assert again.committed == TASKS, "each call is a job of its own"
 
 
-def test_nothing_of_an_atomic_frame_with_a_row_that_fails(
-    cluster: SparkSession, kafka: str
-) -> None:
+def test_an_invalid_row_aborts_the_whole_atomic_frame(cluster: SparkSession, kafka: str) -> None:
     def serialized(value: str) -> bytes:
         if value == "row 350":
             raise RuntimeError("this row is refused")
@@ -72,9 +70,7 @@ def test_nothing_of_an_atomic_frame_with_a_row_that_fails(
     assert open_transactions(kafka) == []
 
 
-def test_a_job_that_is_started_again_under_its_id_writes_nothing(
-    cluster: SparkSession, kafka: str
-) -> None:
+def test_a_job_restarted_with_its_id_writes_nothing_new(cluster: SparkSession, kafka: str) -> None:
     given = {"bootstrap_servers": kafka, "job_id": "nightly", "shards": 5, **ONCE}
     first = write(frame(cluster), "once-job", **given)
     second = write(frame(cluster).coalesce(1), "once-job", **given)
@@ -89,7 +85,7 @@ def test_a_job_that_is_started_again_under_its_id_writes_nothing(
     assert_once_each(kafka, "once-job")
 
 
-def test_what_cannot_be_promised_is_refused_on_the_driver(cluster: SparkSession) -> None:
+def test_jobs_that_cannot_be_exactly_once_are_refused_on_the_driver(cluster: SparkSession) -> None:
     rows, given = frame(cluster), {"bootstrap_servers": "127.0.0.1:1", **ONCE}
     with pytest.raises(ConfigError, match="set shards=8"):
         write(rows, "refused", job_id="x", **given)
@@ -99,7 +95,7 @@ def test_what_cannot_be_promised_is_refused_on_the_driver(cluster: SparkSession)
             write(rows.withColumn(column, rand().cast("string")), "refused", **given, **options)
 
 
-def test_the_data_source_in_batches(cluster: SparkSession, kafka: str) -> None:
+def test_the_data_source_writes_batch_jobs_once(cluster: SparkSession, kafka: str) -> None:
     options = {
         "kafka.bootstrap.servers": kafka,
         "topic": "once-saved",
@@ -121,10 +117,8 @@ def test_the_data_source_in_batches(cluster: SparkSession, kafka: str) -> None:
     assert_once_each(kafka, "atomic-saved")
 
 
-def test_a_writer_whose_partitions_were_folded_into_one_task(
-    cluster: SparkSession, kafka: str
-) -> None:
-    """Each partition was taken for another attempt at the first one, and its rows were skipped."""
+def test_a_writer_refuses_coalesced_partitions(cluster: SparkSession, kafka: str) -> None:
+    """Each partition seemed to be a retry of the first one, and its rows were skipped."""
     writer = partition_writer("folded", bootstrap_servers=kafka, delivery="exactly_once")
     for rows in (frame(cluster), sharded(frame(cluster), 3)):
         with pytest.raises(Exception, match="coalesce"):
@@ -134,7 +128,7 @@ def test_a_writer_whose_partitions_were_folded_into_one_task(
 
 
 @pytest.mark.parametrize("how", ["arrow", "rdd", "foreach"])
-def test_a_partition_writer_in_a_task(cluster: SparkSession, kafka: str, how: str) -> None:
+def test_partition_writer_writes_rows_once(cluster: SparkSession, kafka: str, how: str) -> None:
     topic = f"once-{how}"
     writer = partition_writer(topic, bootstrap_servers=kafka, delivery="exactly_once", job_id=how)
     rows = sharded(frame(cluster), 3)
@@ -149,10 +143,10 @@ def test_a_partition_writer_in_a_task(cluster: SparkSession, kafka: str, how: st
 
 
 @pytest.mark.parametrize("on_row_error", ["fail", "skip"])
-def test_a_writer_that_a_task_calls_for_each_of_its_batches(
+def test_a_writer_refuses_several_calls_in_one_task(
     cluster: SparkSession, kafka: str, on_row_error: Any
 ) -> None:
-    """With ``skip``, the marker of the first batch was taken for that of all: the rest was lost."""
+    """With ``skip``, the marker of the first batch was used for all: the rest was lost."""
     writer = partition_writer(
         f"piecemeal-{on_row_error}",
         bootstrap_servers=kafka,
@@ -165,20 +159,20 @@ def test_a_writer_that_a_task_calls_for_each_of_its_batches(
             for row in range(batch.num_rows):
                 yield from writer(iter([batch.slice(row, 1)]))
 
-    # One task is shuffled: otherwise an attempt may begin with another row, and fail for that.
+    # Shuffle one task: otherwise a retry may begin with another row, and fail for that.
     rows = sharded(frame(cluster).coalesce(1), 3)
     with pytest.raises(Exception, match="Pass all rows of the task to the writer in one call"):
         rows.mapInArrow(each, writer.schema).collect()
 
 
-def forget_commit(checkpoint: Path, batch: int) -> None:
-    """As if the driver had died before it noted that the batch is done."""
+def remove_commit(checkpoint: Path, batch: int) -> None:
+    """As if the driver had died before it stored the commit of the batch."""
     for found in (checkpoint / "commits").glob(f"*{batch}*"):
         found.unlink()
 
 
 @BOTH
-def test_a_stream_that_is_started_again(
+def test_a_restarted_stream_writes_rows_once(
     cluster: SparkSession, kafka: str, tmp_path: Path, delivery: Delivery
 ) -> None:
     topic = f"stream-{delivery}"
@@ -193,36 +187,36 @@ def test_a_stream_that_is_started_again(
     lines.add(100)
     run()
     assert_once_each(kafka, topic, 200)
-    forget_commit(checkpoint, 1)
+    remove_commit(checkpoint, 1)
     run()
     assert_once_each(kafka, topic, 200)
-    forget_commit(checkpoint, 1)
+    remove_commit(checkpoint, 1)
     with pytest.raises(StreamingQueryException, match="started with 2 shards, and now has 3"):
         run(shards=3)
     run()
     lines.add(50)
     run(shards=3)
     assert_once_each(kafka, topic, 250)
-    # A checkpoint that begins anew is another query: nothing is taken for done.
+    # A new checkpoint is another query: all batches are written again.
     other = tmp_path / "other"
     run(checkpoint=other)
     assert len(committed(kafka, topic, PARTITIONS)) == 500
 
 
 @BOTH
-def test_foreach_batch_that_is_retried(
+def test_a_retried_foreach_batch_writes_rows_once(
     cluster: SparkSession, kafka: str, tmp_path: Path, delivery: Delivery
 ) -> None:
     topic = f"batches-{delivery}"
     lines = Lines(cluster, tmp_path)
     checkpoint = tmp_path / "checkpoint"
-    told: list[WriteResult] = []
+    results: list[WriteResult] = []
     writes = foreach_batch(
         topic,
         bootstrap_servers=kafka,
         delivery=delivery,
         shards=2,
-        on_result=lambda result, _: told.append(result),
+        on_result=lambda result, _: results.append(result),
     )
 
     def run() -> None:
@@ -230,18 +224,18 @@ def test_foreach_batch_that_is_retried(
 
     lines.add(100)
     run()
-    forget_commit(checkpoint, 0)
+    remove_commit(checkpoint, 0)
     run()
     lines.add(100)
     run()
     assert_once_each(kafka, topic, 200)
-    assert [(one.committed, one.already_there) for one in told] == [(2, 0), (0, 2), (2, 0)]
+    assert [(one.committed, one.already_there) for one in results] == [(2, 0), (0, 2), (2, 0)]
     query = json.loads((checkpoint / "metadata").read_text())["id"]
-    assert all(f".{query}." in name for one in told for name in one.transactional_ids)
+    assert all(f".{query}." in name for one in results for name in one.transactional_ids)
 
 
 @BOTH
-def test_a_micro_batch_that_is_written_without_a_name(
+def test_write_in_a_micro_batch_needs_a_name(
     cluster: SparkSession, kafka: str, tmp_path: Path, delivery: Delivery
 ) -> None:
     lines = Lines(cluster, tmp_path)
@@ -255,8 +249,8 @@ def test_a_micro_batch_that_is_written_without_a_name(
     assert open_transactions(kafka) == []
 
 
-class UntoldFrame:
-    """A frame in a flow of a Declarative Pipeline, where Spark refuses to tell its columns."""
+class FrameWithoutSchema:
+    """A frame in a flow of a Declarative Pipeline, where Spark does not give its columns."""
 
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
@@ -267,12 +261,12 @@ class UntoldFrame:
         return getattr(self._frame, name)
 
 
-def test_a_frame_that_tells_no_columns_is_put_into_shards_by_those_it_names(
+def test_a_frame_without_a_schema_can_be_sharded_by_named_columns(
     cluster: SparkSession,
 ) -> None:
-    told: Any = UntoldFrame(frame(cluster))
+    hidden: Any = FrameWithoutSchema(frame(cluster))
     columns = sharded(frame(cluster), 3, by="key").columns
-    placed, named = (sharded(one, 3, by="key").select(columns) for one in (told, frame(cluster)))
+    placed, named = (sharded(one, 3, by="key").select(columns) for one in (hidden, frame(cluster)))
     assert sorted(placed.collect()) == sorted(named.collect())
     with pytest.raises(ConfigError, match=r"Declarative Pipeline needs by="):
-        sharded(told, 3)
+        sharded(hidden, 3)

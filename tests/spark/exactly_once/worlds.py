@@ -1,8 +1,8 @@
-"""Jobs and calls over the model of brokers: whatever happens, each row is there once.
+"""Jobs and calls on the model of brokers: each row must be stored once.
 
-A ``Batch`` is what one run of a driver does for it: it looks after its tasks, as Spark does, and
-ends it. Spark counts one result of each task, whichever it is. A ``Job`` has several batches, and
-is started again until all are done. ``Calls`` are jobs of one batch under one name.
+A ``Batch`` is one run of a driver: it schedules tasks, as Spark does, and ends the batch. Spark
+accepts any one result of each task. A ``Job`` has several batches, and is restarted until all are
+done. ``Calls`` are jobs of one batch with the same name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import EndAll, FenceAll, ListOpen, PreparedShard, ReadMarker
 from kprod.transactional.two_phase_commit import PreparedTransaction
 from kprod.types import TopicPartition
-from tests.spark.exactly_once.model import LAYOUT, Attempt, Brokers, Row, go_on, row_hash
+from tests.spark.exactly_once.model import LAYOUT, Attempt, Brokers, Row, row_hash, run_to_end
 
 ROWS = 12
 BATCHES = 3
@@ -32,13 +32,13 @@ SHARDS = (2, 3, 4)
 PATIENCE = 3.0
 MOST_MOVES = 20_000
 MOST_FAILURES = 4
-"""Of one task, before its job fails."""
+"""Failures of one task before its job fails."""
 MOST_CALLS = 5
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What a batch writes: ``ids`` are compared by the judge, ``content`` is what places them."""
+    """The rows of a batch: ``ids`` are checked at the end, ``content`` selects the shard."""
 
     ids: tuple[int, ...]
     content: tuple[int, ...]
@@ -54,7 +54,7 @@ class Rows:
         ]
 
     def otherwise(self, dice: random.Random) -> Rows:
-        """Some of them have another content; every shard keeps a row that has not."""
+        """Other content in some rows; every shard keeps an unchanged row."""
         kept = {
             min(i for i in range(ROWS) if row_hash((self.content[i],)) % shards == number)
             for shards in SHARDS
@@ -73,14 +73,14 @@ def rows(first: int = 0, batch: int = 0) -> Rows:
 
 
 class Batch:
-    """``told``: it has said that all of its rows are there. ``error``: why it has not."""
+    """``reported``: it has reported that all rows are stored. ``error``: why it failed."""
 
     def __init__(self, world: World, rows: Rows, of: Shard, *, is_atomic: bool) -> None:
         self.rows = rows
         self.is_atomic = is_atomic
-        self.told = False
+        self.reported = False
         self.error: BaseException | None = None
-        self.gone = False  # its driver is dead: it looks after nothing any more
+        self.gone = False  # its driver is dead
         self.is_cancelled = False
         self._world = world
         self._of = of
@@ -94,7 +94,7 @@ class Batch:
 
     @property
     def ended(self) -> bool:
-        return self.told or self.gone or self.error is not None
+        return self.reported or self.gone or self.error is not None
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -114,10 +114,10 @@ class Batch:
         world.attempts.append(attempt)
 
     def move(self) -> None:
-        """Look after the tasks, and after the end of the batch once they are done."""
+        """Schedule the tasks; end the batch when they are done."""
         if self._ending is not None:
-            self._look_after_end(self._ending)
-        elif self._look_after_tasks():
+            self._check_end(self._ending)
+        elif self._schedule():
             dice, found = self._world.dice, self._tasks.values()
             results = [[one.result for one in tries if one.result is not None] for tries in found]
             if not all(results):
@@ -125,15 +125,15 @@ class Batch:
             counted = [dice.choice(one).prepared for one in results]
             self._prepared = [one for one in counted if one is not None]
             if not self.is_atomic:
-                self.told = True
+                self.reported = True
                 return
-            if dice.random() < 0.5:  # a copy whose start and whose kill are under way
+            if dice.random() < 0.5:  # a speculative copy that was just started
                 self._start(dice.randrange(self._shards))
-            fails = dice.random() < 0.05  # a task without a message: the job has failed
-            self.end(RuntimeError("a task has told nothing") if fails else None)
+            fails = dice.random() < 0.05  # a task without a result: the job has failed
+            self.end(RuntimeError("a task has no result") if fails else None)
 
-    def _look_after_tasks(self) -> bool:
-        """Start failed ones again, slow ones perhaps twice; False when the batch has failed."""
+    def _schedule(self) -> bool:
+        """Retry failed tasks, copy slow ones; False when the batch has failed."""
         world = self._world
         for number, attempts in self._tasks.items():
             errors = [one.error for one in attempts if one.error is not None]
@@ -169,7 +169,7 @@ class Batch:
         self._ending = Attempt(steps, self._of, [], self._world.brokers)
         self._world.attempts.append(self._ending)
 
-    def _look_after_end(self, ending: Attempt) -> None:
+    def _check_end(self, ending: Attempt) -> None:
         world = self._world
         if ending.error is not None or (ending.result is None and ending not in world.attempts):
             error = ending.error or RuntimeError("the end was killed")
@@ -185,14 +185,14 @@ class Batch:
         elif ending.result is not None and world.dice.random() < 0.1:
             self.end()  # once more, with the same messages
         elif ending.result is not None:
-            self.told = True
+            self.reported = True
             if ending.result.by_us:
                 world.is_committed(self.attempts)
 
     def cancel(self) -> None:
-        """By Ctrl-C, or because the query is stopped: Spark kills the tasks, and some of them late.
+        """By Ctrl-C or ``query.stop()``: Spark kills some tasks at once and others late.
 
-        The driver aborts meanwhile. Its pause is longer than Spark takes to kill them.
+        The driver aborts meanwhile, with a pause for the late ones.
         """
         world = self._world
         self.is_cancelled = True
@@ -207,7 +207,7 @@ class Batch:
 
 
 class World:
-    """Brokers, attempts, and what happens to them: shares of it are the numbers below."""
+    """Brokers, attempts, and random events. The numbers are their probabilities."""
 
     lost, slept, repeated = 0.02, 0.001, 0.05
 
@@ -218,7 +218,7 @@ class World:
         self._copies: list[Attempt] = []
 
     def step(self, batches: list[Batch]) -> None:
-        """One move of the dice."""
+        """Execute one random event."""
         chance = self.dice.random()
         if chance < 0.25:
             self.brokers_move(chance)
@@ -229,7 +229,7 @@ class World:
             attempt.move()
             if attempt.ended:
                 self.attempts.remove(attempt)
-                self._look_at(attempt)
+                self._check_copy(attempt)
 
     def brokers_move(self, chance: float) -> None:
         if chance < self.lost and self.attempts:
@@ -240,24 +240,24 @@ class World:
             self.brokers.tick()
 
     def come_to_rest(self) -> None:
-        go_on(self.attempts, self.brokers, self.dice)
+        run_to_end(self.attempts, self.brokers, self.dice)
         for attempt in self.attempts:
-            self._look_at(attempt)
+            self._check_copy(attempt)
         self.brokers.settle()
 
     def kill(self, some: list[Attempt]) -> None:
-        """These end wherever they are."""
+        """Stop these attempts at once."""
         self.attempts = [one for one in self.attempts if one not in some]
 
     def is_committed(self, tasks: list[Attempt]) -> None:
-        """The batch of these tasks: what the others of them have prepared is not."""
+        """The batch of these tasks was committed: their copies must not stay open."""
         self._copies = [one for one in tasks if not one.ended]
         for one in tasks:
             if one.result is not None:
                 self.check_closed(one, "when its batch was committed")
 
-    def _look_at(self, ended: Attempt) -> None:
-        """The next decision, while it is being stored, hides this one; its driver lists again."""
+    def _check_copy(self, ended: Attempt) -> None:
+        """Skipped while the next decision is being stored: its driver lists again."""
         if ended in self._copies and not self.brokers.is_changing(LAYOUT):
             self.check_closed(ended, "by a copy after its batch was committed")
 
@@ -268,11 +268,11 @@ class World:
 
 
 class Job(World):
-    """A job from its first batch to the last. ``modes``: whether its runs are atomic.
+    """A job with several batches. ``modes``: whether its runs are atomic.
 
-    Its driver dies, or fails as a query does: another run goes on from the checkpoint. With
-    ``cancels`` drivers are cancelled. With ``operator`` somebody commits and aborts what is open,
-    at any moment, as ``kprod transactions`` does.
+    When a driver dies or fails, another run resumes from the checkpoint. With ``cancels`` drivers
+    are cancelled. With ``operator`` open transactions are committed and aborted at any moment, as
+    ``kprod transactions`` does.
     """
 
     def __init__(
@@ -287,13 +287,13 @@ class Job(World):
         self._start_run(self.dice.choice(SHARDS))
 
     def _start_run(self, shards: int) -> None:
-        """The driver has died; some of its tasks have not heard of it yet."""
+        """Start a new driver; some tasks of the old one are still running."""
         self._shards, self._is_atomic = shards, self.dice.choice(self._modes)
         self.kill([one for one in self.attempts if self.dice.random() < 0.5])
         self._begin()
 
     def _begin(self, *, again: bool = False) -> None:
-        """``held`` is what is open by now; a batch that comes again to a run has looked."""
+        """Start the batch. ``_held`` are the transactions that are open now."""
         looks = not self._is_atomic and not again
         names = [name for name in self.brokers.open if "/" in name] if looks else []
         self._held = {(name, self.brokers.epochs[name]) for name in names}
@@ -305,7 +305,7 @@ class Job(World):
         self._batch = Batch(self, rows(batch=number), of, is_atomic=self._is_atomic)
 
     def play(self) -> list[str]:
-        """To the end; what is wrong then."""
+        """Run to the end; returns the violations."""
         for _ in range(MOST_MOVES):
             batch, died = self._batch, self.dice.random() < 0.004
             if batch.error is not None or died:
@@ -313,9 +313,9 @@ class Job(World):
                 begun_with = getattr(batch.error, "begun_with", 0) if refused else 0
                 self.runs += 1
                 self._start_run(begun_with or self.dice.choice(SHARDS))
-            elif batch.told:
+            elif batch.reported:
                 if self._is_done():
-                    return self._judge()
+                    return self._violations()
             elif self._cancels and batch.is_atomic and not batch.is_cancelled and self._cancel():
                 batch.cancel()
             else:
@@ -326,14 +326,14 @@ class Job(World):
         return self.dice.random() < 0.001
 
     def _is_done(self) -> bool:
-        """Readers see the batch: nothing is open in front of it. The checkpoint may not."""
+        """Check that readers see the batch. The checkpoint may miss it."""
         for name, epoch in sorted(self._held):
             if self.brokers.is_open(name, epoch):
                 self.brokers.undecided.append(f"{name} stays open in front of a batch that is done")
-        noted = self.dice.random() < 0.8
-        self._checkpoint += noted
+        saved = self.dice.random() < 0.8
+        self._checkpoint += saved
         if self._checkpoint < BATCHES:
-            self._begin(again=not noted)
+            self._begin(again=not saved)
         return self._checkpoint == BATCHES
 
     def brokers_move(self, chance: float) -> None:
@@ -345,22 +345,19 @@ class Job(World):
         else:
             super().brokers_move(chance)
 
-    def _judge(self) -> list[str]:
+    def _violations(self) -> list[str]:
         self.come_to_rest()
         wrong = sorted(set(self.brokers.undecided)) if any(self._modes) else []
         for batch in range(BATCHES):
             for row in range(ROWS):
                 times = self.brokers.log[batch, row, row, 0]
                 if times != 1:
-                    wrong.append(f"row {row} of batch {batch} is there {times} times")
+                    wrong.append(f"row {row} of batch {batch} is stored {times} times")
         return wrong
 
 
 def commit_by_hand(job_name: str) -> Ending:
-    """``kprod transactions commit`` of every open transaction of the job that it does not refuse.
-
-    The layout is read for each of them, and all are judged before the first one is committed.
-    """
+    """``kprod transactions commit`` of the open transactions that it does not refuse."""
     found: list[PreparedTransaction] = yield ListOpen(job_name, idle=True)
     chosen = []
     for one in found:
@@ -401,10 +398,9 @@ class Situation(StrEnum):
 
 
 class Calls(World):
-    """Calls under one name, one after the other or at the same time: no rows are lost in silence.
+    """Calls with one name, sequential or concurrent: no rows are lost without an error.
 
-    Their delivery, and their number of shards, are mostly those of the call before; all have the
-    same delivery if ``is_atomic`` is given.
+    Delivery and number of shards mostly stay the same; ``is_atomic`` fixes the delivery.
     """
 
     lost, slept, repeated = 0.003, 0.0005, 0.0
@@ -432,17 +428,17 @@ class Calls(World):
         return Batch(self, rows, of, is_atomic=is_atomic)
 
     def play(self) -> list[str]:
-        """To the end; what is wrong then."""
+        """Run to the end; returns the violations."""
         for _ in range(MOST_MOVES):
             self._maybe_call_again()
             running = [call for call in self.calls if not call.ended]
             if not running and len(self.calls) > 1:
                 break
             self.step(running)
-        return self._judge()
+        return self._violations()
 
     def _maybe_call_again(self) -> None:
-        """The second call; others when one has failed, or its driver has died."""
+        """Start the second call, and retry failed ones."""
         first, last = self.calls[0], self.calls[-1]
         if len(self.calls) > 1:
             failed = last.gone or last.error is not None
@@ -473,7 +469,7 @@ class Calls(World):
                 return rows(100)
 
     def _expire(self) -> None:
-        """A week has passed: everything that was open has ended."""
+        """A week later: open transactions have ended, and some offsets are forgotten."""
         self.attempts.clear()
         self.brokers.settle()
         known = len(self.brokers.groups)
@@ -481,7 +477,7 @@ class Calls(World):
         self.brokers.expire(forgets)
         self._forgotten = "all" if forgets == known else "a part" if forgets else "nothing"
 
-    def _judge(self) -> list[str]:
+    def _violations(self) -> list[str]:
         self.come_to_rest()
         stored: Counter[tuple[int, int]] = Counter()
         for (_, row, _, topic), count in self.brokers.log.items():
@@ -489,14 +485,15 @@ class Calls(World):
         wrong = [f"{call.rows} is stuck" for call in self.calls if not call.ended]
         for call in self.calls:
             times = [stored[call.rows.topic, one] for one in call.rows.ids]
-            if call.told and 0 in times:
-                wrong.append(f"{times.count(0)} rows were told to be there, and are lost")
+            if call.reported and 0 in times:
+                wrong.append(f"{times.count(0)} rows were reported as stored, and are lost")
             if max(times) > 1 and not self._may_double(times):
-                wrong.append(f"rows are there {max(times)} times")
+                wrong.append(f"rows are stored {max(times)} times")
         return wrong
 
     def _may_double(self, times: list[int]) -> bool:
-        """What nobody remembers is written once more; what was refused has been told."""
+        """Allowed when brokers have forgotten all offsets, or when every call has failed."""
         if self._forgotten == "all":
             return max(times) <= 2
-        return self.situation is Situation.OTHER_ROWS and not any(one.told for one in self.calls)
+        has_others = self.situation is Situation.OTHER_ROWS
+        return has_others and not any(one.reported for one in self.calls)

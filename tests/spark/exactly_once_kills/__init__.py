@@ -1,1 +1,1 @@
-"""Seeded kills of everything that writes exactly once from Spark."""
+"""Seeded kills of processes during exactly-once delivery from Spark."""

@@ -11,21 +11,21 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from tests.spark.driver_process import standalone
+from tests.spark.exactly_once_kills.checks import Violation, check, check_cancelled, check_decided
 from tests.spark.exactly_once_kills.clusters import Cluster, a_cluster
 from tests.spark.exactly_once_kills.jobs import Job, prepare
-from tests.spark.exactly_once_kills.judge import Violation, check_cancelled, check_decided, judge
 from tests.spark.exactly_once_kills.kinds import SHORT_TIMEOUT_MS, Case, Killer
 from tests.spark.exactly_once_kills.sessions import Session
 
 TIMEOUT_MS = 60_000
 MOST_RUNS = 12
 MOST_STARTS = 40
-"""Those that Spark has given up before its worker ran among them."""
+"""Including those that failed before Spark's worker ran."""
 NO_WORKER = "Timed out while waiting for the Python worker to connect back"
-"""Spark gives the process of ``foreachBatch`` on Connect ten seconds: not enough at a high load."""
+"""Spark waits ten seconds for it, which is too short at a high load."""
 BEGUN_WITH = re.compile(r"started with (\d+) shards")
 AHEAD = ("driver", "shards", "delivery")
-"""Kinds that kill drivers: the next one starts meanwhile, where it takes no executors from this."""
+"""Kinds that kill drivers: the next driver is started in advance."""
 MASTERS = {
     "local": "local[2,8]",
     "local-cluster": "local-cluster[2,1,1024]",
@@ -37,9 +37,9 @@ MASTERS = {
 def campaign(
     kind: str, broker: str, folder: Path, planted: str | None = None
 ) -> Iterator[Campaign]:
-    """A campaign on a session of this kind, and on brokers of this kind.
+    """A campaign on these kinds of session and broker.
 
-    ``planted`` names a wrong version of a protocol, and its delivery before it.
+    ``planted`` is the delivery and the name of a bug.
     """
     with ExitStack() as stack:
         for name in ("standalone", "jobs", "scratch"):
@@ -54,7 +54,7 @@ def campaign(
 
 
 class Campaign:
-    """Cases on one session and one cluster. ``kills`` counts those that struck, by kind."""
+    """Cases on one session and one cluster. ``kills`` counts the kills by kind."""
 
     def __init__(self, session: Session, cluster: Cluster, folder: Path) -> None:
         self._session = session
@@ -81,12 +81,12 @@ class Campaign:
         self._session.keep_ahead(case.kind in AHEAD and self._session.kind == "local")
         prepare(job)
         self._cluster.create(topic)
-        killer = Killer(case, self._session, self._cluster, lambda: self._look(job))
+        killer = Killer(case, self._session, self._cluster, lambda: self._check_visible(job))
         try:
             wrote = self._run_to_end(job, case, killer)
-            if killer.saw is not None:
-                raise killer.saw
-            judge(job, self._cluster.direct, wrote)
+            if killer.violation is not None:
+                raise killer.violation
+            check(job, self._cluster.direct, wrote)
         except Violation as wrong:
             raise Violation(f"{wrong}; {case}") from wrong
         finally:
@@ -94,37 +94,37 @@ class Campaign:
         shutil.rmtree(folder)
         self.kills[case.kind] += killer.killed
 
-    def _look(self, job: Job) -> None:
+    def _check_visible(self, job: Job) -> None:
         if job.delivery == "atomic":
             check_decided(job, self._cluster.direct)
 
     def _run_to_end(self, job: Job, case: Case, killer: Killer) -> list[str] | None:
-        """Start the job until it has ended; the writers that say so, or None for all."""
+        """Restart the job until it has succeeded. Returns the writers that succeeded; None: all."""
         ends: list[str] = []
         while True:
             driver = self._session.driver
             killer.arm()
-            driver.tell(asdict(job))
-            told = self._session.await_told(driver)
+            driver.send_job(asdict(job))
+            outcome = self._session.await_outcome(driver)
             self._cluster.watch.disarm()
-            if told is not None and "wrote" in told:
-                wrote: list[str] | None = told["wrote"]
+            if outcome is not None and "wrote" in outcome:
+                wrote: list[str] | None = outcome["wrote"]
                 return wrote
-            ends.append("driver gone" if told is None else told["failed"][-300:])
-            self._look(job)
-            if told is not None and case.kind == "cancel":
+            ends.append("driver gone" if outcome is None else outcome["failed"][-300:])
+            self._check_visible(job)
+            if outcome is not None and case.kind == "cancel":
                 check_cancelled(job, self._cluster.direct)
             without_worker = sum(NO_WORKER in end for end in ends)
             if len(ends) == MOST_STARTS or len(ends) - without_worker == MOST_RUNS:
-                raise Violation(f"started {len(ends)} times, and never ended: {ends}")
-            if told is not None and job.surface == "call":
-                raise Violation(f"a call that cannot be started again has failed: {ends}")
+                raise Violation(f"started {len(ends)} times, and never succeeded: {ends}")
+            if outcome is not None and job.surface == "call":
+                raise Violation(f"a call that cannot be restarted has failed: {ends}")
             shards, delivery = job.shards, job.delivery
-            if told is None and case.kind == "delivery":
+            if outcome is None and case.kind == "delivery":
                 delivery = "atomic" if delivery == "exactly_once" else "exactly_once"
-            if told is None:
+            if outcome is None:
                 shards = case.shards if shards == case.other_shards else case.other_shards
-            if told is not None and (found := BEGUN_WITH.search(told["failed"])):
+            if outcome is not None and (found := BEGUN_WITH.search(outcome["failed"])):
                 shards = int(found[1])
-            # As its error says: on a busy machine the short time-out may never be enough.
+            # On a busy machine the short timeout may never be enough.
             job = replace(job, shards=shards, delivery=delivery, transaction_timeout_ms=TIMEOUT_MS)

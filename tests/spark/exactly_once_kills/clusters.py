@@ -1,4 +1,4 @@
-"""Two brokers behind watching proxies: killed, started, and with coordinators that move."""
+"""Two brokers behind proxies, which can be restarted and whose coordinators can move."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tests.support.topic_admin import TopicAdmin
 
 PARTITIONS = 2
 PATIENCE = 300.0
-"""Seconds that a broker may take to start, on a machine that is busy with other things."""
+"""Seconds that a broker may take to start on a busy machine."""
 MARKERS_LATE_MS = 50
 SETTLES = 0.5
-"""Seconds that another node leads before the first one is back."""
+"""Seconds that another node leads."""
 MOVING = {
     "leader.imbalance.check.interval.seconds": 1,
     "leader.imbalance.per.broker.percentage": 0,
     "offsets.topic.replication.factor": 2,
     "transaction.state.log.replication.factor": 2,
 }
-"""A coordinator goes back to its preferred node a second after that one has come back."""
+"""A coordinator returns to its preferred node a second after its restart."""
 COORDINATORS = {
     "__transaction_state": {"cleanup.policy": "compact", "compression.type": "uncompressed"},
     "__consumer_offsets": {"cleanup.policy": "compact", "compression.type": "producer"},
@@ -37,13 +37,13 @@ COORDINATORS = {
 
 
 class Cluster:
-    """``bootstrap_servers`` are the proxies', which tasks use; ``direct`` are the brokers'."""
+    """``bootstrap_servers`` are the proxies, which tasks use; ``direct`` are the brokers."""
 
     def __init__(self) -> None:
         self.watch = RequestWatch()
         self._stack = ExitStack()
 
-    def _stand_before(self, ports: list[int]) -> None:
+    def _start_proxies(self, ports: list[int]) -> None:
         named: dict[int, int] = {}
         proxies = [WatchedBroker(self.watch, port, named) for port in ports]
         for proxy in proxies:
@@ -67,12 +67,12 @@ class Cluster:
         raise NotImplementedError
 
     def move_coordinators(self) -> None:
-        """Let the node that coordinates transactions and groups go, and come back."""
+        """Restart the node that coordinates transactions and groups."""
         raise NotImplementedError
 
 
 class EmbeddedCluster(Cluster):
-    """Of two nodes in this process."""
+    """Two nodes in this process."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class EmbeddedCluster(Cluster):
     def __enter__(self) -> Self:
         self._stack.enter_context(self._broker)
         addresses = self._broker.bootstrap_servers.split(",")
-        self._stand_before([int(address.rpartition(":")[2]) for address in addresses])
+        self._start_proxies([int(address.rpartition(":")[2]) for address in addresses])
         return self
 
     def create(self, topic: str) -> None:
@@ -101,7 +101,7 @@ class EmbeddedCluster(Cluster):
 
 
 class ApacheCluster(Cluster):
-    """Of two processes. The second node coordinates; the first one is the controller too."""
+    """Two processes. The second node is the coordinator, the first one the controller."""
 
     def __init__(self, folder: Path, version: str) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class ApacheCluster(Cluster):
     def __enter__(self) -> Self:
         for node in self._nodes:
             self._stack.enter_context(node)
-        self._stand_before([int(n.bootstrap_servers.rpartition(":")[2]) for n in self._nodes])
+        self._start_proxies([int(n.bootstrap_servers.rpartition(":")[2]) for n in self._nodes])
         self._admin = TopicAdmin(self.direct)
         self._admin.await_brokers(2)
         client = AdminClient({"bootstrap.servers": self.direct, "log_level": 2})

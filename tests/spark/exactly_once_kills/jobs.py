@@ -1,7 +1,7 @@
-"""What one Spark job of the campaign writes, and the driver that writes it.
+"""The Spark jobs of the campaign, and the driver that runs them.
 
-The driver is a process of its own: ``python -m tests.spark.exactly_once_kills.jobs SESSION``. It
-reads a job from each line of its standard input, and says on standard output how that has ended.
+The driver is a separate process: ``python -m tests.spark.exactly_once_kills.jobs SESSION``. It
+reads a job from each line of its standard input, and prints the outcome on standard output.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 KEYS = 7
 FIRST_FILE = 1_700_000_000
-"""When it was written: Spark takes files by their age, and twins in any order."""
+"""Its time: Spark reads files in the order of their ages."""
 ROWS = 240
 BATCHES = 4
-"""Of a stream: micro-batches, with as many rows together as a batch job."""
+"""Micro-batches of a stream, which have as many rows in all as a batch job."""
 SURFACES = ("write", "source", "stream", "foreach")
-"""Where a job may be started again under its name; "call" is a ``write`` without a name."""
+"""Ways to write that can be restarted by name; "call" is a ``write`` without a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """``surface`` is one of ``SURFACES``, "call" or "twins". ``folder`` is its own.
 
-    ``connect``: from Spark Connect, where ``foreach_batch`` is not told which query it belongs to.
+    ``connect``: with Spark Connect, where ``foreach_batch`` does not know its query.
     """
 
     topic: str
@@ -65,9 +65,9 @@ class Job:
         return Path(self.folder, "checkpoint")
 
     def layout_id(self) -> str | None:
-        """The group that says whether a batch is decided; None for a stream that never began.
+        """The group of the decisions; None for a stream that never began.
 
-        For a "call" it is a pattern: its name is a fresh one, behind ``transaction_prefix``.
+        For a "call", whose name is random, it is a pattern.
         """
         if self.surface == "call":
             return rf"{re.escape(f'kprod-spark.{self.topic}')}\.[0-9a-f]{{32}}\.layout"
@@ -80,12 +80,12 @@ class Job:
 
 
 def writers(job: Job) -> list[str]:
-    """The last word of the values of each writer. Twins have one name, and rows of one size."""
+    """The last word of the values of each writer."""
     return [job.topic, job.topic.upper()] if job.surface == "twins" else [job.topic]
 
 
 def row(topic: str, batch: int, number: int) -> str:
-    """The value of a row: its batch, its key, its place among the rows, and where it belongs."""
+    """The value of a row: batch, key, number and writer."""
     return f"{batch} {number % KEYS} {number:06} {topic}"
 
 
@@ -96,7 +96,7 @@ def expected(job: Job, writer: str) -> list[str]:
 
 
 def task_of(job: Job, number: int) -> int:
-    """Where a key is in more than one shard: which task writes the row of this number."""
+    """The task that writes the row, where a key is in more than one shard."""
     return number * job.shards // ROWS if job.surface == "call" else 0
 
 
@@ -111,7 +111,7 @@ def prepare(job: Job) -> None:
 
 
 def run(spark: SparkSession, job: Job) -> list[str] | None:
-    """Write the job. Which writers say that all is there; None: all of them, or it would raise."""
+    """Run the job. Returns the writers that succeeded; None: all."""
     ways: dict[str, Callable[[SparkSession, Job], list[str] | None]] = {
         "write": _write,
         "call": _call,
@@ -126,7 +126,7 @@ def run(spark: SparkSession, job: Job) -> list[str] | None:
 def batch_frame(
     spark: SparkSession, job: Job, tasks: int = 1, writer: str | None = None
 ) -> DataFrame:
-    """The rows of a batch job, from one task: their order is that of their numbers."""
+    """The rows of a batch job, in the order of their numbers."""
     last = job.topic if writer is None else writer
     key = f"cast(id % {KEYS} as string)"
     return spark.range(0, ROWS, 1, tasks).selectExpr(
@@ -140,7 +140,7 @@ def _options(job: Job) -> dict[str, Any]:
         "delivery": job.delivery,
         "job_id": job.topic,
         "shards": job.shards,
-        "shard_by": "key" if job.surface != "twins" else None,  # rows tell their writers apart
+        "shard_by": "key" if job.surface != "twins" else None,  # the rows differ by writer
         "transaction_timeout_ms": job.transaction_timeout_ms,
     }
 
@@ -160,7 +160,7 @@ def _call(spark: SparkSession, job: Job) -> None:
 
 
 def _twins(spark: SparkSession, job: Job) -> list[str]:
-    """Two calls of one application, at the same time."""
+    """Two concurrent calls of one application."""
     from kprod.spark import write
 
     def call(writer: str) -> Exception | None:
@@ -174,8 +174,8 @@ def _twins(spark: SparkSession, job: Job) -> list[str]:
     names = writers(job)
     with ThreadPoolExecutor(len(names)) as threads:
         errors = dict(zip(names, threads.map(call, names), strict=True))
-    # One may take a shard's transaction from the other behind the decision: the error says so, and
-    # what to do. The other has ended then, and the rows of the decision must be completed.
+    # One call may fence the other after its decision: then the job must be repeated, as the error
+    # says.
     for name, error in errors.items():
         if "BatchIncomplete" in f"{type(error).__name__}: {error}":
             errors[name] = call(name)
@@ -223,7 +223,7 @@ class Cancelled(Exception):
 
 
 stop = threading.Event()
-"""Set by SIGUSR1: the query is to be stopped."""
+"""Set by SIGUSR1 to stop the query."""
 
 
 def _await(stream: Any, job: Job) -> None:
@@ -250,13 +250,13 @@ def main() -> None:
     print("ready", flush=True)
     signal.signal(signal.SIGUSR1, lambda *_: stop.set())
     for line in sys.stdin:
-        told: dict[str, Any]
+        outcome: dict[str, Any]
         stop.clear()
         try:
-            told = {"wrote": run(spark, Job(**json.loads(line)))}
+            outcome = {"wrote": run(spark, Job(**json.loads(line)))}
         except (Exception, KeyboardInterrupt) as error:
-            told = {"failed": f"{type(error).__name__}: {error}"}
-        print(json.dumps(told), flush=True)
+            outcome = {"failed": f"{type(error).__name__}: {error}"}
+        print(json.dumps(outcome), flush=True)
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""The kinds of kills, and at which request of a job each of them strikes."""
+"""The kinds of kills, and the requests of a job at which they happen."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kprod.broker.protocol.api_key import ApiKey
+from tests.spark.exactly_once_kills.checks import Violation
 from tests.spark.exactly_once_kills.clusters import Cluster
-from tests.spark.exactly_once_kills.judge import Violation
 from tests.spark.exactly_once_kills.request_watch import Moment, Sender
 from tests.spark.exactly_once_kills.sessions import Session
 from tests.support.frozen import freeze, thaw
@@ -28,11 +28,7 @@ CONNECT = {"worker": 3, "driver": 1, "shards": 1, "broker": 1, "coordinator": 1,
            "shuffle": 1}  # fmt: skip
 COPYING = ("slow", "overtaken", "crossing")
 DECKS = {"local": LOCAL, "local-cluster": CLUSTER, "standalone": STANDALONE, "connect": CONNECT}
-"""Kinds by session, as many cards of each in a deck: those that make sense there.
-
-Copies of tasks need a standalone cluster: Spark starts none on the host that the task is on, and
-``local-cluster`` has one host.
-"""
+"""Kinds and their frequencies by session. Speculative copies need two hosts: standalone."""
 APIS = {
     ApiKey.INIT_PRODUCER_ID: 3,
     ApiKey.OFFSET_FETCH: 2,
@@ -41,11 +37,11 @@ APIS = {
     ApiKey.END_TXN: 5,
 }
 ADDITIONS = {ApiKey.ADD_PARTITIONS_TO_TXN: 2, ApiKey.ADD_OFFSETS_TO_TXN: 2}
-"""By protocol 1 of transactions; by protocol 2 brokers add what a request is about."""
+"""Requests of transaction protocol 1 only."""
 LISTING = {ApiKey.LIST_TRANSACTIONS: 1, ApiKey.DESCRIBE_TRANSACTIONS: 1}
 SHORT_TIMEOUT_MS = 4_000
 BEYOND = 1.5
-"""Seconds that something frozen stays so after its transaction's time-out."""
+"""Seconds that a process stays frozen after its transaction timeout."""
 LATE = 1.5
 COPIES = 8.0
 """Seconds that a task waits for its copy."""
@@ -53,12 +49,12 @@ STRIKES = {"worker": 5, "executor": 2, "driver": 2, "shards": 2, "broker": 3, "c
            "freeze": 2, "slow": 3, "overtaken": 2, "crossing": 1, "shuffle": 4,
            "twins": 3,
            "cancel": 2, "delivery": 2}  # fmt: skip
-"""How often a kind strikes at most in one job: what a kill costs is the job around it."""
+"""The most kills of each kind in one job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The kills of one job, as its seed says: one at each of ``moments``, in turn."""
+    """The kills of one job, chosen by its seed: one at each of ``moments``, in order."""
 
     seed: int
     kind: str
@@ -73,19 +69,19 @@ class Case:
 def draw(
     seed: int, kind: str, delivery: str, surfaces: tuple[str, ...], broker: str = "embedded"
 ) -> Case:
-    """The case of this seed. Before Apache Kafka 4.0 transactions are those of protocol 1."""
+    """The case of this seed. Apache Kafka before 4.0 has transaction protocol 1."""
     dice = random.Random(f"{seed} {kind} {delivery}")
     may_end = kind not in (
         "driver", "shards", "broker", "coordinator", "freeze", "cancel", "delivery"
     )  # fmt: skip
-    if kind == "cancel":  # Ctrl-C in a data source's job strikes PySpark, which goes on
+    if kind == "cancel":  # PySpark continues a data source's job after Ctrl-C
         surfaces = tuple(one for one in surfaces if one != "source")
     surface = dice.choice((*surfaces, "call") if may_end and len(surfaces) > 1 else surfaces)
     surface = "twins" if kind == "twins" else surface
     shards = 2 if kind in COPYING else dice.randint(2, 5)  # a copy needs a free core beside it
     strikes = min(STRIKES[kind], 2) if surface == "call" else STRIKES[kind]  # it must not fail
     apis = APIS | (LISTING if delivery == "atomic" else {})
-    # As many requests as there are shards will not come again behind a kill, but one or two will.
+    # After a kill there may be only one or two more requests, fewer than shards.
     apis |= ADDITIONS if broker.startswith("3.") else {}
     moments = tuple(_moment(dice, kind, apis, 1 if at else shards) for at in range(strikes))
     other = dice.choice([n for n in range(2, 6) if n != shards]) if kind == "shards" else shards
@@ -104,34 +100,34 @@ def _moment(dice: random.Random, kind: str, apis: Mapping[ApiKey, int], most: in
 
 
 class Killer:
-    """Does what a case says, whenever its next moment comes. ``killed``: how often it could.
+    """Kills at each moment of a case. ``killed`` counts the kills.
 
-    ``looks`` is called at each moment, before the kill; ``saw`` is the Violation that it raised.
+    ``check`` is called before each kill; ``violation`` is the Violation that it raised.
     """
 
     def __init__(
-        self, case: Case, session: Session, cluster: Cluster, looks: Callable[[], None]
+        self, case: Case, session: Session, cluster: Cluster, check: Callable[[], None]
     ) -> None:
         self._case = case
         self._session = session
         self._cluster = cluster
-        self._looks = looks
+        self._check = check
         self._dice = random.Random(case.seed)
         self._moments = deque(case.moments)
         self.killed = 0
-        self.saw: Violation | None = None
+        self.violation: Violation | None = None
 
     def arm(self) -> None:
-        """Wait for the next moment, if there is one more."""
+        """Wait for the next moment, if there is one."""
         if self._moments:
-            self._cluster.watch.arm(self._moments[0], self, takes_part(self._case.kind))
+            self._cluster.watch.arm(self._moments[0], self, counts(self._case.kind))
 
     def __call__(self, sender: Sender) -> None:
-        if self._case.kind not in ("broker", "coordinator"):  # those may just be starting
+        if self._case.kind not in ("broker", "coordinator"):  # brokers may just be starting
             try:
-                self._looks()
-            except Violation as seen:
-                self.saw = seen
+                self._check()
+            except Violation as found:
+                self.violation = found
         acts: Mapping[str, Callable[[Sender], bool]] = {
             "worker": self._worker,
             "twins": self._worker,  # beside another writer of the same name
@@ -151,14 +147,14 @@ class Killer:
         self.killed += acts[self._case.kind](sender)
         time.sleep(self._case.late)
         self._moments.popleft()
-        if self._case.kind != "cancel":  # a second one would strike the driver while it aborts
+        if self._case.kind != "cancel":  # a second Ctrl-C would hit the driver while it aborts
             self.arm()
 
     def _worker(self, sender: Sender) -> bool:
         return sender.process is not None and _kill(sender.process)
 
     def _executor(self, sender: Sender) -> bool:
-        """The one that the worker belongs to: its grandparent, behind the daemon of workers."""
+        """The grandparent of the worker; the parent is the daemon of workers."""
         executors = _ancestors(sender.process or 0, b"CoarseGrainedExecutorBackend")
         return any(_kill(executor) for executor in executors)
 
@@ -185,21 +181,21 @@ class Killer:
         return False
 
     def _slow(self, sender: Sender) -> bool:
-        """The task waits until its copy has begun, and a moment longer: both write then."""
+        """Delay the task until its copy has begun, so that both write."""
         watch, asked = self._cluster.watch, threading.Event()
         watch.arm(_asks(), lambda _: asked.set(), lambda other: _is_copy(other, sender))
-        seen = watch.await_event(asked, COPIES)
+        found = watch.await_event(asked, COPIES)
         time.sleep(self._dice.uniform(0.0, 0.5))
-        return seen
+        return found
 
     def _overtaken(self, sender: Sender) -> bool:
-        """The task waits until its copy has ended a transaction, and goes on then."""
+        """Delay the task until its copy has ended a transaction."""
         watch, ended = self._cluster.watch, threading.Event()
         watch.arm(_ended(), lambda _: ended.set(), lambda other: _is_copy(other, sender))
         return watch.await_event(ended, COPIES)
 
     def _crossing(self, sender: Sender) -> bool:
-        """The task waits until its copy asks for the id, and the copy until the task has ended."""
+        """Delay the task until its copy asks for an id, and the copy until the task ends."""
         watch, asked, ended = self._cluster.watch, threading.Event(), threading.Event()
 
         def hold_copy(_: Sender) -> None:
@@ -211,7 +207,7 @@ class Killer:
         return watch.await_event(asked, COPIES)
 
     def _cancel(self, _: Sender) -> bool:
-        """By Ctrl-C, and a stream by ``query.stop()``."""
+        """By Ctrl-C; a stream by ``query.stop()``."""
         self._session.cancel(stream=self._case.surface in ("stream", "foreach"))
         return True
 
@@ -231,8 +227,8 @@ def _is_copy(other: Sender, of: Sender) -> bool:
     return other.shard == of.shard and other.process != of.process
 
 
-def takes_part(kind: str) -> Callable[[Sender], bool]:
-    """Which requests count for a kind: of workers, and of a shard where that has a copy."""
+def counts(kind: str) -> Callable[[Sender], bool]:
+    """Which requests count for a kind of kill."""
     if kind in COPYING:
         return lambda sender: sender.shard is not None and sender.process is not None
     if kind in ("worker", "twins", "executor", "freeze"):
@@ -248,7 +244,7 @@ def _kill(process: int) -> bool:
 
 
 def _ancestors(process: int, word: bytes) -> Iterator[int]:
-    """Those with this word in their command."""
+    """The ancestors with this word in their command."""
     with suppress(OSError):
         while process > 1:
             stat = Path(f"/proc/{process}/stat").read_text()

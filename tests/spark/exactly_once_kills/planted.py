@@ -1,16 +1,16 @@
-"""Wrong versions of both protocols in real tasks, with real producers, over real brokers."""
+"""Bugs of both protocols in real tasks."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 
 VARIABLE = "KPROD_PLANTED"
-"""Of the environment of workers."""
+"""The environment variable of workers."""
 _planted = ExitStack()  # for as long as the process lives
 
 
 def plant(wanted: str | None) -> None:
-    """Plant the mistake of this delivery and name, if there is one."""
+    """Plant the bug of this delivery and name, if any."""
     if wanted is None:
         return
     from tests.spark.exactly_once.bugs import ATOMIC, ONCE

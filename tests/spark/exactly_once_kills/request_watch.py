@@ -1,4 +1,4 @@
-"""A proxy that sees which request of which process passes, so that a kill meets a chosen moment."""
+"""A proxy that recognises requests and their processes, so that kills happen at chosen requests."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ HOST = b"127.0.0.1"
 WORKER = re.compile(r"kprod-spark-.*-(\d+)")
 """The client id of a producer in a Spark task: the last part is its process."""
 TRANSACTIONS = b"kprod-spark."
-"""What transactional ids begin with. The byte before has the length of a compact string, and 1."""
+"""The prefix of transactional ids. The byte before it is the length of the string, plus 1."""
 SHARD = re.compile(r"\.(\d+)(?:[/.]\d+)?$")
 """At the end of a transactional id, with or without an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The request ``number`` of its kind since the watch was armed, on its way there or back.
+    """The request ``number`` of its kind since the watch was armed, or its answer.
 
-    ``answered``: the broker has done it, and the client does not know yet. ``dropped``: a request
-    that is not answered never reaches the broker; else it reaches the broker when the act is over.
+    ``answered``: after the broker has answered, before the client knows. ``dropped``: the request
+    never reaches the broker; otherwise it does after the act.
     """
 
     api: ApiKey
@@ -38,14 +38,14 @@ class Moment:
 
 
 class Sender(NamedTuple):
-    """What has sent a request: a process, if it is a task's, and the shard that it writes."""
+    """The sender of a request: the process of a task, and its shard."""
 
     process: int | None
     shard: int | None
 
 
 Act = Callable[[Sender], None]
-"""What is done at the moment. It runs in a thread, and may arm the watch for another one."""
+"""An action at the moment. It runs in a thread, and may arm the watch again."""
 Accepts = Callable[[Sender], bool]
 
 
@@ -60,16 +60,13 @@ class RequestWatch:
         self._given_up = False
 
     def arm(self, moment: Moment, act: Act, accepts: Accepts = lambda _: True) -> None:
-        """Do ``act`` at the next such moment of a sender that is accepted; forget the one before.
-
-        Arm it from within an act, and the two moments make a sequence.
-        """
+        """Do ``act`` at the next such moment of an accepted sender. Replaces an earlier call."""
         with self._changed:
             self._armed, self._seen = (moment, act, accepts), 0
             self._given_up = self._given_up and self._acts > 0
 
     def disarm(self) -> None:
-        """Forget the moment; return when no act is under way any more."""
+        """Forget the moment, and wait for running acts."""
         with self._changed:
             self._armed, self._given_up = None, True
             self._changed.notify_all()
@@ -77,14 +74,14 @@ class RequestWatch:
             self._armed, self._given_up = None, False
 
     def await_event(self, event: threading.Event, seconds: float) -> bool:
-        """Within an act: until ``event``, or the watch is disarmed, or time is over."""
+        """Within an act: wait for ``event``, until the watch is disarmed or the time is over."""
         deadline = time.monotonic() + seconds
         while not event.wait(0.02) and not self._given_up and time.monotonic() < deadline:
             pass
         return event.is_set()
 
     def due(self, api: ApiKey, sender: Sender, *, answered: bool) -> tuple[Moment, Act] | None:
-        """The moment, if this message is it. ``over`` is to be called after the act."""
+        """The moment, if this message is it. Call ``over`` after the act."""
         with self._changed:
             if self._armed is None:
                 return None
@@ -106,9 +103,9 @@ class RequestWatch:
 
 
 class WatchedBroker(LoopbackProxy):
-    """Stands before one broker; ``ports`` maps those of brokers to those of their proxies.
+    """The proxy of one broker; ``ports`` maps ports of brokers to those of their proxies.
 
-    Addresses of brokers in answers are replaced, so that clients come by way of the proxies.
+    Addresses of brokers in answers are replaced by those of the proxies.
     """
 
     def __init__(self, watch: RequestWatch, upstream_port: int, ports: dict[int, int]) -> None:
@@ -157,7 +154,7 @@ class _Connection:
             await write(self._to_client, frame)
 
     async def _act(self, act: Act, sender: Sender) -> None:
-        """In a thread: it may take seconds, and other connections go on meanwhile."""
+        """In a thread, so that other connections are not blocked."""
 
         def run() -> None:
             try:

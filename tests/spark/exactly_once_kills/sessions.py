@@ -1,4 +1,4 @@
-"""Spark sessions in processes of their own, which can be killed and are made again."""
+"""Spark sessions in separate processes, which can be killed and are replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.spark.driver_process import SETTINGS, program
-from tests.spark.exactly_once_kills.judge import Violation
+from tests.spark.exactly_once_kills.checks import Violation
 from tests.spark.exactly_once_kills.planted import VARIABLE
 
 DRIVER = """
@@ -24,7 +24,7 @@ main()
 """
 DAEMON = "tests.spark.exactly_once_kills.warm_daemon"
 JOB_SECONDS = 120.0
-"""Of a job that has a core: where many processes wait for one, less of a second counts."""
+"""With a core for each process; at a higher load more."""
 CORES = os.cpu_count() or 1
 SPECULATES = {
     "spark.speculation": "true",
@@ -36,14 +36,14 @@ SPECULATES = {
 
 
 class Driver:
-    """A driver that writes one job after the other; what it says of them is read meanwhile."""
+    """A driver process that runs one job after the other."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self._killed = False
         self.pid = self._process.pid
-        self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._ready = threading.Event()  # set at its end, too
+        self._outcomes: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._ready = threading.Event()  # also set at its end
         self._began = False
         self._errors: deque[str] = deque(maxlen=60)
         self._readers = [threading.Thread(target=t) for t in (self._read, self._read_errors)]
@@ -54,19 +54,19 @@ class Driver:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("{"):
-                self._said.put(json.loads(line))
+                self._outcomes.put(json.loads(line))
             elif line.startswith("ready"):
                 self._began = True
                 self._ready.set()
         self._ready.set()
 
     def _read_errors(self) -> None:
-        """A pipe that nobody empties would stop the driver."""
+        """A full pipe would block the driver."""
         assert self._process.stderr is not None
         self._errors.extend(self._process.stderr)
 
     def await_ready(self) -> None:
-        """AssertionError, with what it said, when it has ended instead."""
+        """Raises AssertionError with its errors if it has ended instead."""
         assert self._ready.wait(300)
         if not self._began:
             self._process.wait(60)
@@ -77,21 +77,21 @@ class Driver:
     def runs(self) -> bool:
         return self._process.poll() is None
 
-    def tell(self, job: dict[str, Any]) -> None:
+    def send_job(self, job: dict[str, Any]) -> None:
         """Give it a job, as a line of JSON on its standard input."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(job) + "\n")
             self._process.stdin.flush()
 
-    def said(self) -> dict[str, Any] | None:
-        """How a job has ended, if one has since the last call."""
+    def next_outcome(self) -> dict[str, Any] | None:
+        """The outcome of a job that ended since the last call."""
         with suppress(queue.Empty):
-            return self._said.get_nowait()
+            return self._outcomes.get_nowait()
         return None
 
     def kill(self) -> None:
-        """End it, its virtual machine and its executors at once. A second call does nothing."""
+        """Kill it, its JVM and its executors. A second call does nothing."""
         if self._killed:
             return
         self._killed = True
@@ -107,9 +107,9 @@ class Driver:
 
 
 class Session:
-    """A Spark session in a process of its own, made again after it was killed.
+    """A Spark session in a separate process, replaced after it was killed.
 
-    ``planted`` names a wrong version that its tasks and drivers write by.
+    ``planted`` names a bug in its tasks and drivers.
     """
 
     def __init__(self, kind: str, master: str, folder: Path, planted: str | None) -> None:
@@ -131,7 +131,7 @@ class Session:
 
     @property
     def driver(self) -> Driver:
-        """The one that runs; another one if it was killed."""
+        """The running driver; a new one if it was killed."""
         if self._driver is None or not self._driver.runs:
             self.kill()
             self._driver, self._next = self._next or self._started(), None
@@ -141,7 +141,7 @@ class Session:
         return self._driver
 
     def keep_ahead(self, ahead: bool) -> None:
-        """Start the driver that follows a killed one before that is killed: half of its cost."""
+        """Start the next driver in advance, which saves half of the time."""
         self._is_ahead = ahead
 
     def _started(self) -> Driver:
@@ -153,20 +153,20 @@ class Session:
             self._next.kill()
 
     def kill(self) -> None:
-        """End the driver, and all that belongs to it, at once."""
+        """Kill the driver and all its processes."""
         if self._driver is not None:
             self._driver.kill()
 
     def cancel(self, *, stream: bool) -> None:
-        """What a user does who wants the job to end: Ctrl-C, or ``query.stop()`` of its stream."""
+        """Cancel as a user does: by Ctrl-C, or ``query.stop()`` of a stream."""
         os.kill(self.driver.pid, signal.SIGUSR1 if stream else signal.SIGINT)
 
-    def await_told(self, driver: Driver) -> dict[str, Any] | None:
-        """How the job of this driver has ended; None if the driver has."""
+    def await_outcome(self, driver: Driver) -> dict[str, Any] | None:
+        """The outcome of the job of this driver; None if the driver has ended."""
         waited, before = 0.0, time.monotonic()
         while driver.runs:
-            if (told := driver.said()) is not None:
-                return told
+            if (outcome := driver.next_outcome()) is not None:
+                return outcome
             before, passed = time.monotonic(), time.monotonic() - before
             waited += passed * min(1.0, CORES / max(os.getloadavg()[0], 1.0))
             if waited > JOB_SECONDS:
@@ -176,7 +176,7 @@ class Session:
         return None
 
     def lose_shuffles(self) -> int:
-        """Remove the files of all shuffles: tasks that have not read theirs cannot any more."""
+        """Remove the files of all shuffles."""
         lost = 0
         for file in self._folder.rglob("shuffle_*"):
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Spark's daemon of Python workers, with everything imported that a killed one needs anew.
+"""Spark's daemon of Python workers, with all modules imported to start replacements faster.
 
 Spark runs it for ``spark.python.daemon.module``; a worker is a fork of it.
 """

@@ -1,4 +1,4 @@
-"""Whether all rows are there once, in their order, and nothing is left open."""
+"""Checks after a job: all rows are stored once, in order, and no transaction is open."""
 
 from __future__ import annotations
 
@@ -18,25 +18,22 @@ from tests.support.committed_records import committed, group_offset, read_each
 
 SHOWN = 5
 CLEANING = 15.0
-"""Seconds: Apache Kafka looks every ten of them for transactions whose time is over."""
+"""Seconds: Apache Kafka looks for expired transactions every ten seconds."""
 
 
 class Violation(AssertionError):
     """A promise was broken."""
 
 
-def judge(job: Job, servers: str, wrote: Sequence[str] | None = None) -> None:
-    """Raises Violation if a row is lost or doubled, or a transaction stays open.
+def check(job: Job, servers: str, wrote: Sequence[str] | None = None) -> None:
+    """Raises Violation if a row is lost or duplicated, or a transaction stays open.
 
-    ``wrote`` are the writers that have said that all of their rows are there; None: all of them.
-
-    By a consumer that reads committed records up to the end of each log: the last stable offset is
-    there.
+    ``wrote`` are the writers that have succeeded; None: all of them.
     """
     longest = job.transaction_timeout_ms / 1000 + CLEANING
     _await_no_transaction(job, servers, longest)
     try:
-        # As long again: a copy that was held up may begin its transaction only now.
+        # As long again: a delayed copy may begin its transaction only now.
         stored = committed(servers, job.topic, PARTITIONS, seconds=longest)
         rows = [value.decode() for value in stored]
     except AssertionError as unstable:
@@ -45,20 +42,20 @@ def judge(job: Job, servers: str, wrote: Sequence[str] | None = None) -> None:
 
 
 def check_rows(job: Job, rows: list[str], wrote: Sequence[str] | None = None) -> None:
-    """Raises Violation unless they are all that the job writes, each once, and in order.
+    """Raises Violation unless the rows are those of the job, each once, and in order.
 
-    Of writers that are not in ``wrote`` rows may be missing: with "atomic" all or none.
+    Rows of writers that are not in ``wrote`` may be missing: with "atomic" all or none.
     """
     counted = Counter(rows)
     wanted = {name: expected(job, name) for name in writers(job)}
-    doubled = [value for value, times in counted.items() if times > 1]
+    duplicated = [value for value, times in counted.items() if times > 1]
     promised = [value for name in (wanted if wrote is None else wrote) for value in wanted[name]]
     lost = sorted(set(promised) - set(counted))
-    strange = sorted(set(counted) - {value for values in wanted.values() for value in values})
-    if doubled or lost or strange:
+    unexpected = sorted(set(counted) - {value for values in wanted.values() for value in values})
+    if duplicated or lost or unexpected:
         raise Violation(
-            f"{len(lost)} lost {lost[:SHOWN]}, {len(doubled)} doubled {doubled[:SHOWN]},"
-            f" {len(strange)} strange {strange[:SHOWN]}"
+            f"{len(lost)} lost {lost[:SHOWN]}, {len(duplicated)} duplicated {duplicated[:SHOWN]},"
+            f" {len(unexpected)} unexpected {unexpected[:SHOWN]}"
         )
     for name, values in wanted.items():
         missing = len(set(values) - set(counted))
@@ -69,14 +66,14 @@ def check_rows(job: Job, rows: list[str], wrote: Sequence[str] | None = None) ->
 
 
 def check_decided(job: Job, servers: str) -> None:
-    """Of an atomic batch, at any moment: raises Violation if a part is visible undecided."""
+    """Raises Violation if rows of an undecided atomic batch are visible."""
     batches = {int(value.split()[0]) for value in visible(servers, job.topic)}
     if not batches:
         return
     layout_id = _layout_id_of_call(job, servers) if job.surface == "call" else job.layout_id()
     if layout_id is None:
         raise Violation(f"batch {max(batches)} is visible, and nothing is decided")
-    for wait in (False, True):  # a transaction that puts the record there may be held now
+    for wait in (False, True):  # the transaction of the decision may be unfinished
         try:
             recorded = group_offset(servers, layout_id, job.topic, 0, wait=wait)
         except KafkaException as undecided:
@@ -107,12 +104,12 @@ AFTER_CANCEL = 30.0
 
 
 def check_cancelled(job: Job, servers: str) -> None:
-    """The job was cancelled: raises Violation unless all that it has begun is ended soon."""
+    """Raises Violation unless the transactions of a cancelled job end soon."""
     _await_no_transaction(job, servers, AFTER_CANCEL)
 
 
 def _await_no_transaction(job: Job, servers: str, longest: float) -> None:
-    """A copy that lost may have left one: brokers end it at its time-out at the latest."""
+    """Wait for open transactions, as of fenced copies; brokers abort them at their timeout."""
     started = time.monotonic()
     while found := [one for one in open_transactions(servers) if job.topic in one.transactional_id]:
         seconds = time.monotonic() - started
@@ -122,7 +119,7 @@ def _await_no_transaction(job: Job, servers: str, longest: float) -> None:
 
 
 def _check_order(job: Job, rows: list[str]) -> None:
-    """A key's rows are in one partition: each shard in order, and one batch after the other."""
+    """The rows of a key are in order within each shard, batch after batch."""
     by_key: defaultdict[str, list[str]] = defaultdict(list)
     for value in rows:
         _, key, number, writer = value.split()
