@@ -75,7 +75,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def _remove_sandbox(application: str) -> None:
-    """Remove the executors' logs: Spark keeps them in its home."""
     work = Path(os.environ["SPARK_HOME"], "work")
     shutil.rmtree(work / application, ignore_errors=True)
     with suppress(OSError):  # others' logs are there

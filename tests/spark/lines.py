@@ -36,7 +36,6 @@ class Lines:
         self._rows += rows
 
     def stream(self) -> DataFrame:
-        """The lines in the column ``value``."""
         return self._spark.readStream.option("maxFilesPerTrigger", 1).text(str(self.folder))
 
 

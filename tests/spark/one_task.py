@@ -9,7 +9,6 @@ from kprod.spark import partition_writer
 
 
 def report_of(servers: str, topic: str | None, items: Any, **options: Any) -> dict[str, Any]:
-    """The report of a task that writes these record batches, or other items."""
     (report,) = partition_writer(topic, bootstrap_servers=servers, **options)(iter(items))
     found: dict[str, Any] = report if isinstance(report, dict) else report.to_pylist()[0]
     return found

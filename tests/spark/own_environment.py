@@ -37,6 +37,5 @@ def connect_python() -> Path:
 
 
 def environment(python: Path) -> dict[str, str]:
-    """The environment variables of a program that runs this Python, and this checkout."""
     own = {"PYSPARK_PYTHON": str(python), "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
     return os.environ | own

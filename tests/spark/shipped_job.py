@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 
 
 def paths(_: Iterable[int]) -> Iterator[tuple[str, str]]:
-    """The paths of kprod and its compiled package in this worker."""
     import kprod
     from kprod_ext import BufferPool
 

@@ -167,7 +167,6 @@ class ResendingTask:
         return isinstance(error, InvalidBatchError)
 
     def flush(self) -> None:
-        """As a producer's."""
         if self.again:
             self.batch.succeed(100, -1)
 

@@ -77,7 +77,6 @@ print(json.dumps(
 
 @contextmanager
 def connect_server(python: Path, folder: Path) -> Iterator[str]:
-    """The address of a Connect server, whose Python workers find kprod."""
     port = free_port()
     settings = {
         **SETTINGS,

@@ -138,15 +138,12 @@ Stored = list[tuple[bytes | None, bytes | None]]
 
 
 def written(bootstrap: str, items: list[Any], **options: Any) -> Stored:
-    """Keys and values in a topic of its own after one task has written ``items``."""
     topic = f"of-its-own-{next(NUMBERS)}"
     report_of(bootstrap, topic, items, **options)
     return stored(bootstrap, topic)
 
 
 class AddsHeader:
-    """An interceptor that adds a header to each record."""
-
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         return dataclasses.replace(record, headers=(*record.headers, ("seen", b"1")))
 

@@ -86,7 +86,6 @@ MOST_TRIES = 12
 def test_the_campaign_finds_bugs_of_the_protocols(
     delivery: str, bug: str, kind: str, api: ApiKey, tmp_path: Path
 ) -> None:
-    """By kills of one kind at one kind of request."""
     session = "standalone" if kind in COPYING else "local"
     drawn = [draw(seed, kind, delivery, ("write",)) for seed in range(SEED, SEED + MOST_TRIES)]
     cases = [

@@ -25,9 +25,6 @@ def test_a_partition_is_written_when_the_call_returns(bootstrap: str) -> None:
     assert (report["records"], report["bytes"]) == (500, 1_500)
     assert sum(r["records"] for r in report["offsets"]) == 500
     assert (report["task"], report["attempt"]) == (-1, -1), "there is no task here"
-
-
-def test_rows_are_written_with_output_none(bootstrap: str) -> None:
     writer = partition_writer("silent", bootstrap_servers=bootstrap, output="none")
     assert list(writer(iter([b"a", b"b"]))) == []
     assert values(bootstrap, "silent") == [b"a", b"b"]
@@ -73,8 +70,6 @@ def test_columns_and_rows_become_the_same_records(bootstrap: str) -> None:
 
 
 class Appending:
-    """An interceptor that makes values longer."""
-
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         return dataclasses.replace(record, value=record.value + b"!!!")
 

@@ -57,33 +57,18 @@ def test_a_dry_run_shows_rows_and_reports_invalid_pipelines(
             dry_run(cluster, pipeline(people, kafka, **fields), rows=2)
 
 
-@pytest.mark.parametrize("source", one_of("parquet", "json", "orc", "table"))
+@pytest.mark.parametrize("source", one_of("parquet", "json", "orc", "table", "query"))
 def test_every_source_is_read(cluster: SparkSession, people: Path, kafka: str, source: str) -> None:
     frame = cluster.sql("select 'ann' name, 1 age union all select 'bob', 2")
     fields: dict[str, Any] = {"path": None, "read_options": {}, "topic": f"from-{source}"}
-    if source == "table":
+    if source in ("table", "query"):
         frame.createOrReplaceTempView("persons")
-        fields["table"] = "persons"
+        fields[source] = "persons" if source == "table" else "select * from persons"
     else:
         frame.write.format(source).save(str(people / source))
         fields |= {"path": str(people / source), "format": source}
     run_pipeline(cluster, pipeline(people, kafka, **fields), lambda *_: None)
     assert values(kafka, f"from-{source}") == [{"name": "ann", "age": 1}, {"name": "bob", "age": 2}]
-
-
-def test_a_query_is_a_source_and_skipped_rows_are_counted(
-    cluster: SparkSession, people: Path, kafka: str
-) -> None:
-    described = pipeline(
-        people,
-        kafka,
-        path=None,
-        query="select 'v' value, if(id = 3, -1, 0) partition from range(10)",
-        topic="queried",
-        options={"on_row_error": "skip", "progress": False},
-    )
-    result = run_pipeline(cluster, described, lambda *_: None)
-    assert (result.records, result.skipped) == (9, 1)
 
 
 def test_a_stream_of_files_ends_when_all_files_are_written(

@@ -41,7 +41,6 @@ def started(command: list[str], folder: Path) -> subprocess.Popen[str]:
 
 
 def run(command: list[str], folder: Path) -> tuple[int, str]:
-    """Its exit code and standard error."""
     with started(command, folder) as running:
         stderr = running.communicate()[1]
     return running.returncode, stderr

@@ -90,10 +90,7 @@ def test_loopback_packets_are_acknowledged_at_once(
     assert server.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
 
 
-def test_sockets_stay_open_and_blocking(
-    connection: tuple[socket.socket, socket.socket],
-) -> None:
-    """Even when a default timeout is set."""
+def test_sockets_stay_open_and_blocking(connection: tuple[socket.socket, socket.socket]) -> None:
     client, server = connection
     with socket.socket() as unconnected, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
         socket.setdefaulttimeout(30)

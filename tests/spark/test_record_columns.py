@@ -7,7 +7,6 @@ import datetime
 import decimal
 import json
 import re
-import struct
 from typing import Any
 
 import pyarrow as pa
@@ -101,20 +100,6 @@ def test_each_row_goes_to_the_topic_it_names_in_order(kafka: str) -> None:
         assert found == list(range(number, ROWS * 3, 3))
 
 
-def test_text_that_is_no_utf_8_makes_its_row_invalid(kafka: str) -> None:
-    """Spark's strings may have any bytes; Avro's may not."""
-    texts = pa.Array.from_buffers(
-        pa.string(), 2, [None, pa.py_buffer(struct.pack("<3i", 0, 1, 3)), pa.py_buffer(b"\xffok")]
-    )
-    fields = [{"name": "text", "type": "string"}]
-    schema = json.dumps({"type": "record", "name": "Row", "fields": fields})
-    rows = pa.RecordBatch.from_pydict({"text": texts})
-    options = {"value_format": "avro", "avro_schema": schema, "on_row_error": "skip"}
-    report = report_of(kafka, "half-text", [rows], **options)
-    assert (report["records"], report["skipped"]) == (1, 1)
-    assert "text: a text that is no UTF-8" in report["reasons"][0]
-
-
 def test_interceptors_get_python_objects(kafka: str) -> None:
     kinds: dict[str, tuple[Any, Any]] = {
         "flag": (pa.bool_(), True),
@@ -141,8 +126,6 @@ def test_interceptors_get_python_objects(kafka: str) -> None:
 
 
 class Keeps:
-    """An interceptor that keeps the values."""
-
     def __init__(self, seen: list[Any]) -> None:
         self._seen = seen
 
@@ -176,8 +159,6 @@ def test_columns_are_sent_in_bulk_only() -> None:
 
 
 class BulkOnly(MeasuringProducer):
-    """A task's producer that refuses single rows."""
-
     def send(self, *arguments: Any, **options: Any) -> None:
         raise AssertionError("a single row was sent")
 

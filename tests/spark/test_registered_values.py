@@ -38,7 +38,6 @@ def fake() -> Iterator[FakeRegistry]:
 
 
 def source(fake: FakeRegistry, subject: str) -> dict[str, str]:
-    """Options of a data source that writes Avro."""
     return {
         "kafka.bootstrap.servers": "broker:9092",
         "topic": subject,

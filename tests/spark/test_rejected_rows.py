@@ -23,25 +23,15 @@ BROKER = {"default_partitions": 2, "log_config": LogConfig(max_message_bytes=LAR
 
 def mixed_rows() -> pa.RecordBatch:
     """One row in a hundred is invalid: by its topic, partition, timestamp, or size."""
-    topics: list[str | None] = ["good"] * ROWS
-    partitions: list[int | None] = [None] * ROWS
-    timestamps = [7] * ROWS
-    values = [b"row %d" % row for row in range(ROWS)]
-    for number, row in enumerate(range(0, ROWS, 100)):
-        match number % 5:
-            case 0:
-                topics[row] = None
-            case 1:
-                partitions[row] = -3
-            case 2:
-                partitions[row] = 9
-            case 3:
-                timestamps[row] = -1
-            case _:
-                values[row] = values[row].ljust(2 * LARGEST)  # only the broker refuses it
-    return pa.RecordBatch.from_pydict(
-        {"value": values, "topic": topics, "partition": partitions, "timestamp": timestamps}
-    )
+    names = ("topic", "partition", "partition", "timestamp", "value")
+    rows: list[dict[str, Any]] = [
+        {"value": b"row %d" % row, "topic": "good", "partition": None, "timestamp": 7}
+        for row in range(ROWS)
+    ]
+    for number, row in enumerate(rows[::100]):
+        large = row["value"].ljust(2 * LARGEST)  # only the broker refuses it
+        row[names[number % 5]] = (None, -3, 9, -1, large)[number % 5]
+    return pa.RecordBatch.from_pylist(rows)
 
 
 def test_dead_letters_are_exactly_the_invalid_rows(bootstrap: str) -> None:

@@ -112,8 +112,7 @@ def test_the_repr_of_a_pipeline_has_no_secrets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "tls"),
-    [("SASL_SSL", {"ssl_cafile": "ca.pem"}), ("SASL_PLAINTEXT", {})],
+    ("protocol", "tls"), [("SASL_SSL", {"ssl_cafile": "ca.pem"}), ("SASL_PLAINTEXT", {})]
 )
 def test_a_jaas_login_may_be_a_placeholder(
     monkeypatch: pytest.MonkeyPatch, protocol: Any, tls: Any

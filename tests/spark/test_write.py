@@ -234,15 +234,6 @@ def test_a_partition_number_beyond_32_bits_is_an_invalid_row(
     assert (result.records, result.skipped) == (2, 1)
 
 
-def test_keys_and_values_may_be_null(cluster: SparkSession, kafka: str) -> None:
-    rows = [(None, b"v"), (b"k", None), (None, None), (b"", b"")]
-    frame = cluster.createDataFrame(rows, "key binary, value binary")
-    assert write(frame, "nulls", bootstrap_servers=kafka).records == len(rows)
-    save(frame, kafka, topic="nulls")
-    found = Counter((record.key, record.value) for _, record in read_topic(kafka, "nulls"))
-    assert found == Counter(rows * 2)
-
-
 def test_a_rate_limit_is_shared_by_all_tasks(cluster: SparkSession, kafka: str) -> None:
     result = write(keyed(cluster), "slowly", bootstrap_servers=kafka, max_records_per_second=6_000)
     assert once_each(kafka, "slowly")
@@ -422,7 +413,6 @@ def test_an_unknown_shard_column_is_reported_under_the_callers_option(frame: Dat
 
 
 def test_a_job_is_cancelled_at_its_timeout(cluster: SparkSession) -> None:
-    """By its job tag."""
     slow = cluster.range(0, 2, 1, 2).selectExpr("reflect('java.lang.Thread', 'sleep', 60000L)")
     began = time.monotonic()
     with pytest.raises(TimeoutError, match="slow, but sure: not done after 1 s"):

@@ -25,6 +25,7 @@ from kprod.errors import KprodError
 from kprod.spark.errors import SchemaError
 from kprod.spark.partition_writer import PartitionWriter, task_writer
 from kprod.spark.schema_check import check_schema
+from tests.spark.driver_process import SETTINGS
 from tests.spark.type_values import KINDS
 from tests.support.spark_avro import jar
 
@@ -88,8 +89,6 @@ def avro_schema(nest: str, leaf: Any) -> str:
 
 
 def cells(kind: str, nest: str) -> Iterator[Cell]:
-    """Both formats of a kind in a nest."""
-
     def cell(schema: str | None = None, **options: Any) -> Cell:
         writer = task_writer("t", bootstrap_servers="127.0.0.1:1", **options)
         return Cell(kind, nest, schema, writer)
@@ -120,7 +119,6 @@ def frame(spark: SparkSession, kinds: Iterable[str]) -> DataFrame:
 
 
 def check_on_driver(cell: Cell, kind: types.DataType) -> None:
-    """Mark the cell if the driver refuses it."""
     assert isinstance(kind, types.StructType)
     try:
         check_schema(kind, cell.writer)
@@ -129,8 +127,6 @@ def check_on_driver(cell: Cell, kind: types.DataType) -> None:
 
 
 def convert(jobs: list[tuple[int, str, PartitionWriter]]) -> Callable[[Any], Iterator[Any]]:
-    """For ``mapInArrow``: convert the cells in tasks."""
-
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             rows = batch.column("id").to_pylist()
@@ -209,7 +205,6 @@ def _bits(text: str, form: str) -> str:
 
 
 def compared(spark: SparkSession, kinds: Iterable[str]) -> list[Cell]:
-    """All cells, compared in all time zones."""
     kinds = tuple(kinds)
     every: list[Cell] = []
     for session_zone in SESSION_ZONES:
@@ -246,15 +241,12 @@ def session() -> SparkSession:
     for name, value in {
         "spark.jars": str(jar()),
         "spark.driver.extraClassPath": str(jar()),
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
+        **SETTINGS,
         "spark.log.level": "OFF",
         "spark.sql.timeType.enabled": "true",
         # Hundreds of expressions run once each: compiling them would take longer.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.ui.showConsoleProgress": "false",
     }.items():
         builder = builder.config(name, value)

@@ -29,11 +29,9 @@ class Glue:
 
     def get_schema_by_definition(self, SchemaId: Any, SchemaDefinition: str) -> Any:
         self.asked.append(SchemaId["SchemaName"])
+        wanted = (f"arn/{SchemaId['SchemaName']}", SchemaDefinition)
         for found in self.versions.values():
-            if (found["SchemaArn"], found["SchemaDefinition"]) == (
-                f"arn/{SchemaId['SchemaName']}",
-                SchemaDefinition,
-            ):
+            if (found["SchemaArn"], found["SchemaDefinition"]) == wanted:
                 return found
         raise LookupError("Schema is not found.")
 

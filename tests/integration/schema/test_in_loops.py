@@ -30,8 +30,6 @@ def options(broker: EmbeddedBroker, fake: FakeRegistry) -> dict[str, Any]:
 
 
 class BlockedRegistry:
-    """A registry that does not answer until it is released."""
-
     def __init__(self, fake: FakeRegistry) -> None:
         self.asked, self._released = threading.Event(), threading.Event()
         fake.odd = self._hold

@@ -16,7 +16,6 @@ class UncountedRows(ShardTask):
     """Rows that the test sends: the number of remaining ones is unknown."""
 
     def compare(self, marker: Marker, shard: Shard) -> None:
-        """Raise RowsChanged unless the rows equal those of the marker."""
         if self.producer is None:
             super().compare(marker, shard)
 
@@ -28,12 +27,9 @@ def attempt(
     rows: TaskRows | None = None,
     **clock: Any,
 ) -> Runner:
-    """A runner of the protocols, as in a task."""
     producer = JobProducer(options=options)
     task = (UncountedRows if rows is None else ShardTask)(
-        rows=rows or TaskRows(()),
-        send=lambda producer, _: send_rows(producer),
-        of_job=producer,
+        rows=rows or TaskRows(()), send=lambda producer, _: send_rows(producer), of_job=producer
     )
     made = producer_options(options)
     return Runner(shard=shard, options=made, rows=task, lend=producer.lend_alone, **clock)

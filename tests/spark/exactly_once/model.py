@@ -69,8 +69,6 @@ class Transaction:
 
 
 class Brokers:
-    """The stored state of all brokers."""
-
     def __init__(self, dice: random.Random) -> None:
         self.epochs: dict[str, int] = {}
         self.open: dict[str, Transaction] = {}
@@ -103,7 +101,6 @@ class Brokers:
         return None if found is None else read_marker(found[0], found[1].encode(), group)
 
     def expire(self, offsets: int) -> None:
-        """Forget this number of offsets, the oldest first."""
         oldest = sorted(self.groups, key=lambda group: self.groups[group][2])
         for group in oldest[:offsets]:
             del self.groups[group]
@@ -168,7 +165,6 @@ class Brokers:
         ]
 
     def is_open(self, name: str, epoch: int) -> bool:
-        """Whether the transaction of this epoch is open and undecided."""
         found = self.open.get(name)
         return found is not None and not found.decided and self.epochs[name] == epoch
 
@@ -216,7 +212,6 @@ class Brokers:
             self.ended[name, self.epochs[name]] = True
 
     def settle(self) -> None:
-        """Abort undecided transactions and write all pending markers."""
         for name in [name for name, one in self.open.items() if not one.decided]:
             del self.open[name]
         while self.open or self._late:
@@ -346,7 +341,6 @@ class Attempt:
 
 
 def run_to_end(attempts: list[Attempt], brokers: Brokers, dice: random.Random) -> None:
-    """Run all attempts to their ends."""
     while any(not one.ended for one in attempts):
         brokers.tick()
         if dice.random() < 0.01:

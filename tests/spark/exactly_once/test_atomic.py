@@ -59,7 +59,6 @@ def rows_of(number: int) -> list[bytes]:
 
 
 def prepared(servers: str, topic: str, **values: Any) -> list[PreparedShard]:
-    """Prepare both shards of a batch."""
     found = [write(servers, shard(topic, n, **values), rows_of(n)).prepared for n in (0, 1)]
     return [one for one in found if one is not None]
 
@@ -176,7 +175,6 @@ def test_a_decision_about_many_shards_is_split(servers: str) -> None:
 
 @pytest.mark.parametrize("api", [ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_TRANSACTIONS])
 def test_a_lost_connection_while_listing_transactions_is_retried(api: ApiKey) -> None:
-    """As when a broker restarts."""
     with EmbeddedBroker(default_partitions=PARTITIONS) as broker:
         servers = broker.bootstrap_servers
         waiting = prepared(servers, "lost")

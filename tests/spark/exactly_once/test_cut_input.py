@@ -83,7 +83,6 @@ def test_a_retry_after_failed_input_writes_all_rows(
 
 
 def test_a_function_may_write_a_part_of_the_rows(cluster: SparkSession) -> None:
-    """Spark has not closed the input."""
     with EmbeddedBroker(topics={"part": PARTITIONS}) as broker:
         writer = partition_writer(
             "part", bootstrap_servers=broker.bootstrap_servers, delivery="exactly_once"

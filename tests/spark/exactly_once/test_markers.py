@@ -29,8 +29,7 @@ WHOLE: dict[str, Any] = {
 }
 WRONG: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(
-        ("batch", "shards", "rows", "bytes", "pieces"),
-        (True, 1.0, 1e400, "1", -1, 2**63, [], {}),
+        ("batch", "shards", "rows", "bytes", "pieces"), (True, 1.0, 1e400, "1", -1, 2**63, [], {})
     ),
     "kprod": (True, 2),
     "run": (None, 5),

@@ -85,7 +85,6 @@ def _find(
 
 @pytest.mark.parametrize("seconds", [0.001, 0.03, 0.5, 2.0])
 def test_tasks_on_a_slow_cluster_do_not_fence_each_other_for_ever(seconds: float) -> None:
-    """Each step takes ``seconds``."""
     brokers = Brokers(random.Random(1))
     due: list[tuple[float, int, Attempt]] = []
     for number in range(1, 6):  # the first shard, which would not wait at all, has no rows

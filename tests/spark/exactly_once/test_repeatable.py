@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import asc, current_timestamp, expr, first, lit, rand, udf
 
+from kprod.admin import open_transactions
 from kprod.errors import ConfigError
 from kprod.spark import foreach_batch, sharded, write
 from kprod.spark.repeatable import check_repeatable
@@ -87,7 +88,6 @@ class OfAnotherSpark:
 
 
 def test_an_unknown_kind_of_plan_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """It was an error of py4j."""
     frame: Any = OfAnotherSpark()
     check_repeatable(frame, None)
     assert "cannot check whether the rows of the query are repeatable" in caplog.text
@@ -126,8 +126,6 @@ def test_a_job_without_an_id_may_use_the_clock(cluster: SparkSession, kafka: str
 
 
 def in_thread(function: Callable[[DataFrame, int], Any]) -> Callable[[DataFrame, int], Any]:
-    """Call the function in another thread."""
-
     def call(batch: DataFrame, number: int) -> Any:
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(function, batch, number).result()
@@ -135,19 +133,23 @@ def in_thread(function: Callable[[DataFrame, int], Any]) -> Callable[[DataFrame,
     return call
 
 
-def test_a_micro_batch_written_in_a_thread_needs_a_name(
+def test_write_in_a_micro_batch_needs_a_name(
     cluster: SparkSession, kafka: str, tmp_path: Path
 ) -> None:
-    """The thread does not know the query and batch."""
+    """Also in a thread, which does not know the query and batch."""
     lines = Lines(cluster, tmp_path)
     lines.add(10)
     given: dict[str, Any] = {"bootstrap_servers": kafka, **ONCE}
 
-    def without_name(batch: DataFrame, _: int) -> None:
-        write(batch.select("value"), "in-thread", **given)
+    def without_name(delivery: str) -> Callable[[DataFrame, int], Any]:
+        options = {**given, "delivery": delivery}
+        return lambda batch, _: write(batch.select("value"), "in-thread", **options)
 
-    with pytest.raises(StreamingQueryException, match="need a name for a micro-batch"):
-        pour(lines.stream(), in_thread(without_name), tmp_path / "without_name")
+    once, atomic = without_name("exactly_once"), without_name("atomic")
+    for function in (once, atomic, in_thread(once)):
+        with pytest.raises(StreamingQueryException, match="need a name for a micro-batch"):
+            pour(lines.stream(), function, tmp_path / "without name")
+    assert open_transactions(kafka) == []
     names: list[str] = []
 
     def named(batch: DataFrame, _: int) -> None:

@@ -267,7 +267,6 @@ def write_call(servers: str, topic: str, job: str) -> PartitionWriter:
 
 @pytest.mark.parametrize("batches_without_rows", [0, 2])
 def test_a_shard_without_rows_is_reported_as_empty(servers: str, batches_without_rows: int) -> None:
-    """It has no transaction."""
     empty = next(batches(Layout(0, 2), "a")).slice(1)
     report = write_call(servers, "empty", "empty").write(TaskRows([empty] * batches_without_rows))
     result = write_result([report], 1.0)

@@ -221,7 +221,6 @@ def test_job_names_depend_on_job_id_query_and_scope() -> None:
 
 
 def test_the_query_id_is_read_from_the_checkpoint(tmp_path: Path) -> None:
-    """Spark does not pass it to the writer on the driver."""
     (tmp_path / "metadata").write_text('{"id":"feb7ab5c"}\n')
     for place in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
         assert query_of(place) == "feb7ab5c"

@@ -234,21 +234,6 @@ def test_a_retried_foreach_batch_writes_rows_once(
     assert all(f".{query}." in name for one in results for name in one.transactional_ids)
 
 
-@BOTH
-def test_write_in_a_micro_batch_needs_a_name(
-    cluster: SparkSession, kafka: str, tmp_path: Path, delivery: Delivery
-) -> None:
-    lines = Lines(cluster, tmp_path)
-    lines.add(10)
-
-    def writes(batch: DataFrame, _: int) -> None:
-        write(batch, "nameless", bootstrap_servers=kafka, delivery=delivery, progress=False)
-
-    with pytest.raises(StreamingQueryException, match="need a name for a micro-batch"):
-        pour(lines.stream(), writes, tmp_path / "checkpoint")
-    assert open_transactions(kafka) == []
-
-
 class FrameWithoutSchema:
     """A frame in a flow of a Declarative Pipeline, where Spark does not give its columns."""
 
@@ -261,9 +246,7 @@ class FrameWithoutSchema:
         return getattr(self._frame, name)
 
 
-def test_a_frame_without_a_schema_can_be_sharded_by_named_columns(
-    cluster: SparkSession,
-) -> None:
+def test_a_frame_without_a_schema_can_be_sharded_by_named_columns(cluster: SparkSession) -> None:
     hidden: Any = FrameWithoutSchema(frame(cluster))
     columns = sharded(frame(cluster), 3, by="key").columns
     placed, named = (sharded(one, 3, by="key").select(columns) for one in (hidden, frame(cluster)))

@@ -159,7 +159,6 @@ class Batch:
             self.error = error
 
     def end(self, failure: BaseException | None = None) -> None:
-        """Commit, or abort because of a failure."""
         self._aborting, self._failure = failure is not None, failure
         steps = (
             atomic.commit(self._of, self._shards, self._prepared, PATIENCE)
@@ -218,7 +217,6 @@ class World:
         self._copies: list[Attempt] = []
 
     def step(self, batches: list[Batch]) -> None:
-        """Execute one random event."""
         chance = self.dice.random()
         if chance < 0.25:
             self.brokers_move(chance)
@@ -246,7 +244,6 @@ class World:
         self.brokers.settle()
 
     def kill(self, some: list[Attempt]) -> None:
-        """Stop these attempts at once."""
         self.attempts = [one for one in self.attempts if one not in some]
 
     def is_committed(self, tasks: list[Attempt]) -> None:

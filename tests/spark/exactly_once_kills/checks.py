@@ -84,7 +84,6 @@ def check_decided(job: Job, servers: str) -> None:
 
 
 def _layout_id_of_call(job: Job, servers: str) -> str | None:
-    """The group of the pattern ``Job.layout_id``."""
     admin = AdminClient({"bootstrap.servers": servers})  # until its answer is there
     listed = admin.list_consumer_groups().result(60)
     assert not listed.errors, listed.errors

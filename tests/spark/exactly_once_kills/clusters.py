@@ -36,7 +36,7 @@ COORDINATORS = {
 }
 
 
-class Cluster:
+class _Proxied:
     """``bootstrap_servers`` are the proxies, which tasks use; ``direct`` are the brokers."""
 
     def __init__(self) -> None:
@@ -52,28 +52,11 @@ class Cluster:
         self.bootstrap_servers = ",".join(f"127.0.0.1:{proxy.port}" for proxy in proxies)
         self.direct = ",".join(f"127.0.0.1:{port}" for port in ports)
 
-    def __enter__(self) -> Self:
-        raise NotImplementedError
-
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def create(self, topic: str) -> None:
-        """Make a topic of ``PARTITIONS``."""
-        raise NotImplementedError
 
-    def restart(self) -> None:
-        """Kill the brokers, and start them again."""
-        raise NotImplementedError
-
-    def move_coordinators(self) -> None:
-        """Restart the node that coordinates transactions and groups."""
-        raise NotImplementedError
-
-
-class EmbeddedCluster(Cluster):
-    """Two nodes in this process."""
-
+class EmbeddedCluster(_Proxied):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self._broker = EmbeddedBroker(
@@ -94,13 +77,14 @@ class EmbeddedCluster(Cluster):
         self._broker.start()
 
     def move_coordinators(self) -> None:
+        """Restart the node that coordinates transactions and groups."""
         leader = max(1, self._broker.leader("__transaction_state", 0))
         self._broker.stop_node(leader)
         time.sleep(SETTLES)
         self._broker.start_node(leader)
 
 
-class ApacheCluster(Cluster):
+class ApacheCluster(_Proxied):
     """Two processes. The second node is the coordinator, the first one the controller."""
 
     def __init__(self, folder: Path, version: str) -> None:
@@ -150,6 +134,9 @@ class ApacheCluster(Cluster):
     def move_coordinators(self) -> None:
         self._second.kill()
         self._second.start()
+
+
+Cluster = EmbeddedCluster | ApacheCluster
 
 
 def a_cluster(kind: str, folder: Path) -> Cluster:

@@ -14,15 +14,17 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.spark.exactly_once_kills.planted import VARIABLE, plant
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+VARIABLE = "KPROD_PLANTED"
+"""The environment variable of workers that names a bug."""
+_planted = ExitStack()  # for as long as the process lives
 KEYS = 7
 FIRST_FILE = 1_700_000_000
 """Its time: Spark reads files in the order of their ages."""
@@ -90,7 +92,6 @@ def row(topic: str, batch: int, number: int) -> str:
 
 
 def expected(job: Job, writer: str) -> list[str]:
-    """All values that a writer of the job writes."""
     each = ROWS // job.batches
     return [row(writer, batch, number) for batch in range(job.batches) for number in range(each)]
 
@@ -160,7 +161,6 @@ def _call(spark: SparkSession, job: Job) -> None:
 
 
 def _twins(spark: SparkSession, job: Job) -> list[str]:
-    """Two concurrent calls of one application."""
     from kprod.spark import write
 
     def call(writer: str) -> Exception | None:
@@ -174,8 +174,7 @@ def _twins(spark: SparkSession, job: Job) -> list[str]:
     names = writers(job)
     with ThreadPoolExecutor(len(names)) as threads:
         errors = dict(zip(names, threads.map(call, names), strict=True))
-    # One call may fence the other after its decision: then the job must be repeated, as the error
-    # says.
+    # One call may fence the other after its decision. Its error says to repeat the call.
     for name, error in errors.items():
         if "BatchIncomplete" in f"{type(error).__name__}: {error}":
             errors[name] = call(name)
@@ -218,6 +217,16 @@ def _foreach(spark: SparkSession, job: Job) -> None:
     _await(_lines(spark, job).writeStream.foreachBatch(writes), job)
 
 
+def plant(wanted: str | None) -> None:
+    """Plant the bug of this delivery and name, if any."""
+    if wanted is not None:
+        from tests.spark.exactly_once.bugs import ATOMIC, ONCE
+
+        delivery, name = wanted.split()
+        (bug,) = (bug for bug in (ATOMIC if delivery == "atomic" else ONCE) if bug.name == name)
+        _planted.enter_context(bug.planted())
+
+
 class Cancelled(Exception):
     """The query was stopped."""
 
@@ -236,7 +245,6 @@ def _await(stream: Any, job: Job) -> None:
 
 
 def main() -> None:
-    """Run jobs until standard input ends."""
     from pyspark.sql import SparkSession
 
     given = json.loads(sys.argv[1])

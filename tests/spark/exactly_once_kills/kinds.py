@@ -118,7 +118,6 @@ class Killer:
         self.violation: Violation | None = None
 
     def arm(self) -> None:
-        """Wait for the next moment, if there is one."""
         if self._moments:
             self._cluster.watch.arm(self._moments[0], self, counts(self._case.kind))
 
@@ -128,23 +127,24 @@ class Killer:
                 self._check()
             except Violation as found:
                 self.violation = found
-        acts: Mapping[str, Callable[[Sender], bool]] = {
+        is_stream = self._case.surface in ("stream", "foreach")
+        acts: Mapping[str, Callable[[Sender], object]] = {
             "worker": self._worker,
             "twins": self._worker,  # beside another writer of the same name
             "executor": self._executor,
-            "driver": self._driver,
-            "shards": self._driver,
-            "broker": self._restart,
-            "coordinator": self._move,
+            "driver": lambda _: self._session.kill(),
+            "shards": lambda _: self._session.kill(),
+            "broker": lambda _: self._cluster.restart(),
+            "coordinator": lambda _: self._cluster.move_coordinators(),
             "freeze": self._freeze,
             "slow": self._slow,
             "overtaken": self._overtaken,
             "crossing": self._crossing,
-            "shuffle": self._shuffle,
-            "cancel": self._cancel,
-            "delivery": self._driver,
+            "shuffle": lambda _: self._session.lose_shuffles() > 0,
+            "cancel": lambda _: self._session.cancel(stream=is_stream),
+            "delivery": lambda _: self._session.kill(),
         }
-        self.killed += acts[self._case.kind](sender)
+        self.killed += acts[self._case.kind](sender) is not False
         time.sleep(self._case.late)
         self._moments.popleft()
         if self._case.kind != "cancel":  # a second Ctrl-C would hit the driver while it aborts
@@ -157,18 +157,6 @@ class Killer:
         """The grandparent of the worker; the parent is the daemon of workers."""
         executors = _ancestors(sender.process or 0, b"CoarseGrainedExecutorBackend")
         return any(_kill(executor) for executor in executors)
-
-    def _driver(self, _: Sender) -> bool:
-        self._session.kill()
-        return True
-
-    def _restart(self, _: Sender) -> bool:
-        self._cluster.restart()
-        return True
-
-    def _move(self, _: Sender) -> bool:
-        self._cluster.move_coordinators()
-        return True
 
     def _freeze(self, sender: Sender) -> bool:
         if sender.process is None:
@@ -206,14 +194,6 @@ class Killer:
         watch.arm(_asks(), hold_copy, lambda other: _is_copy(other, sender))
         return watch.await_event(asked, COPIES)
 
-    def _cancel(self, _: Sender) -> bool:
-        """By Ctrl-C; a stream by ``query.stop()``."""
-        self._session.cancel(stream=self._case.surface in ("stream", "foreach"))
-        return True
-
-    def _shuffle(self, _: Sender) -> bool:
-        return self._session.lose_shuffles() > 0
-
 
 def _ended() -> Moment:
     return Moment(ApiKey.END_TXN, 1, answered=True, dropped=False)
@@ -228,7 +208,6 @@ def _is_copy(other: Sender, of: Sender) -> bool:
 
 
 def counts(kind: str) -> Callable[[Sender], bool]:
-    """Which requests count for a kind of kill."""
     if kind in COPYING:
         return lambda sender: sender.shard is not None and sender.process is not None
     if kind in ("worker", "twins", "executor", "freeze"):
@@ -244,7 +223,6 @@ def _kill(process: int) -> bool:
 
 
 def _ancestors(process: int, word: bytes) -> Iterator[int]:
-    """The ancestors with this word in their command."""
     with suppress(OSError):
         while process > 1:
             stat = Path(f"/proc/{process}/stat").read_text()

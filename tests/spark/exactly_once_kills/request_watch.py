@@ -96,7 +96,6 @@ class RequestWatch:
             return moment, act
 
     def over(self) -> None:
-        """An act has ended."""
         with self._changed:
             self._acts -= 1
             self._changed.notify_all()
@@ -120,10 +119,7 @@ class WatchedBroker(LoopbackProxy):
 
 class _Connection:
     def __init__(
-        self,
-        proxy: WatchedBroker,
-        to_client: asyncio.StreamWriter,
-        to_broker: asyncio.StreamWriter,
+        self, proxy: WatchedBroker, to_client: asyncio.StreamWriter, to_broker: asyncio.StreamWriter
     ) -> None:
         self._proxy = proxy
         self._to_client = to_client

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.spark.driver_process import SETTINGS, program
 from tests.spark.exactly_once_kills.checks import Violation
-from tests.spark.exactly_once_kills.planted import VARIABLE
+from tests.spark.exactly_once_kills.jobs import VARIABLE
 
 DRIVER = """
 from tests.spark.exactly_once_kills.jobs import main
@@ -36,8 +36,6 @@ SPECULATES = {
 
 
 class Driver:
-    """A driver process that runs one job after the other."""
-
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self._killed = False
@@ -176,7 +174,6 @@ class Session:
         return None
 
     def lose_shuffles(self) -> int:
-        """Remove the files of all shuffles."""
         lost = 0
         for file in self._folder.rglob("shuffle_*"):
             with suppress(OSError):

@@ -14,7 +14,7 @@ from pyspark.daemon import manager
 import kprod.admin.open_transactions
 import kprod.producer
 import kprod.spark
-from tests.spark.exactly_once_kills.planted import VARIABLE, plant
+from tests.spark.exactly_once_kills.jobs import VARIABLE, plant
 
 WARM = (pyarrow.compute, kprod.admin.open_transactions, kprod.producer, kprod.spark)
 

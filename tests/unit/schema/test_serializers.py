@@ -395,7 +395,6 @@ def test_types_nested_in_avro_references_are_defined(
 
 
 def test_avro_references_may_share_types(fake: FakeRegistry, registry: SchemaRegistry) -> None:
-    """Both define the address."""
     address = record("Address", city="string")
     fake.register("customer", {"schema": json.dumps(record("Customer", home=address))})
     fake.register("shop", {"schema": json.dumps(record("Shop", place=address))})
