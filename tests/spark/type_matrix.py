@@ -200,7 +200,7 @@ class SparkOutput:
 
 
 def _bits(text: str, form: str) -> str:
-    """The text with the bits of its floats in their places."""
+    """The text with its floats replaced by their bits."""
     return FLOAT.sub(lambda found: struct.pack(form, float(found[0])).hex(), text)
 
 

@@ -1,7 +1,7 @@
 """A model of brokers and tasks: a random number generator chooses every next step.
 
 Brokers keep transactional ids, groups and one log. A commit is decided first; its markers are
-written later, to groups and log separately, as in Kafka. Attempts stop at any step, and may go on.
+written later, to groups and log separately, as in Kafka. Attempts may stop at any step, and resume.
 """
 
 from __future__ import annotations

@@ -222,8 +222,8 @@ def test_job_names_depend_on_job_id_query_and_scope() -> None:
 
 def test_the_query_id_is_read_from_the_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "metadata").write_text('{"id":"feb7ab5c"}\n')
-    for place in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
-        assert query_of(place) == "feb7ab5c"
+    for path in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
+        assert query_of(path) == "feb7ab5c"
     (tmp_path / "other").mkdir()
     for missing in (None, str(tmp_path / "other"), "nowhere://host/checkpoint"):
         assert query_of(missing) is None

@@ -387,7 +387,7 @@ class Situation(StrEnum):
     """How the second call under a name relates to the first one."""
 
     TWO_DRIVERS = "two drivers at the same time, each with rows of its own"
-    CANCELLED = "the first driver is cancelled, its tasks go on; the second one has other rows"
+    CANCELLED = "the first driver is cancelled, its tasks run on; the second one has other rows"
     OTHER_ROWS = "the first driver dies; a restart computes some of the rows otherwise"
     OLD_NAME = "a new checkpoint under the name of an old one: batch 0 comes with other rows"
     SECOND_TOPIC = "the same rows to a second topic, with markers for one topic"

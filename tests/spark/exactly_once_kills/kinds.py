@@ -79,7 +79,7 @@ def draw(
     surface = dice.choice((*surfaces, "call") if may_end and len(surfaces) > 1 else surfaces)
     surface = "twins" if kind == "twins" else surface
     shards = 2 if kind in COPYING else dice.randint(2, 5)  # a copy needs a free core beside it
-    strikes = min(STRIKES[kind], 2) if surface == "call" else STRIKES[kind]  # it must not fail
+    strikes = min(STRIKES[kind], 2) if surface == "call" else STRIKES[kind]  # a call must succeed
     apis = APIS | (LISTING if delivery == "atomic" else {})
     # After a kill there may be only one or two more requests, fewer than shards.
     apis |= ADDITIONS if broker.startswith("3.") else {}

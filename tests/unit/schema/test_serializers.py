@@ -482,7 +482,7 @@ def test_a_number_outside_the_range_of_its_avro_type_is_refused(
     inner = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": kind}]}
     other = {"type": "record", "name": "Other", "fields": [{"name": "y", "type": "double"}]}
     again = {"name": "next", "type": ["null", "R"]}
-    places: list[tuple[Any, Any]] = [
+    cases: list[tuple[Any, Any]] = [
         *((kind, number), (["null", kind], number)),
         ({"type": "array", "items": kind}, [number]),
         ({"type": "map", "values": kind}, {"k": number}),
@@ -494,7 +494,7 @@ def test_a_number_outside_the_range_of_its_avro_type_is_refused(
         (["null", inner, other], {"x": number}),
         (["null", inner, other], ("Inner", {"x": number})),
     ]
-    for within, value in places:
+    for within, value in cases:
         schema = {"type": "record", "name": "R", "fields": [{"name": "f", "type": within}, again]}
         data = {"f": value, "next": {"f": number, "next": None} if value is None else None}
         message = f"does not fit into an Avro {kind}|do not match"
