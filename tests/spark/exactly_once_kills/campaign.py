@@ -47,7 +47,8 @@ def campaign(
         master = MASTERS.get(kind)
         if master is None:
             master = stack.enter_context(standalone(folder / "standalone"))
-        cluster = stack.enter_context(a_cluster(broker, folder / "brokers"))
+        cluster = a_cluster(broker, folder / "brokers")
+        stack.enter_context(cluster)
         session = Session(kind, master, folder / "scratch", planted)
         stack.callback(session.close)
         yield Campaign(session, cluster, folder / "jobs")
