@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
-import resource
 import threading
 import time
 import tracemalloc
@@ -168,28 +166,6 @@ def test_a_request_creates_at_most_as_many_partitions_as_in_kafka(node: Node) ->
     grown = ask(node, ApiKey.CREATE_PARTITIONS, 0, topics=more)
     assert {topic.error_code for topic in grown.results} == {ErrorCode.policy_violation}
     assert [len(topic.partitions) for topic in node.topics.all()] == [1, 1]
-
-
-@pytest.fixture
-def few_descriptors() -> Iterator[int]:
-    """The number of file descriptors that may still be opened."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = len(os.listdir("/proc/self/fd"))  # including those left open by other tests
-    more = used + 100
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + more, before[1]))
-    yield more
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-def test_a_quarter_of_all_descriptors_is_reserved(node: Node, few_descriptors: int) -> None:
-    with pytest.raises(BrokerError, match="ulimit -n") as caught:
-        node.topics.create("t", few_descriptors)
-    assert caught.value.code == ErrorCode.policy_violation
-    assert node.topics.find("t") is None
-    node.topics.create("t", 1)
-    with pytest.raises(BrokerError, match="ulimit -n"):
-        node.topics.extend("t", few_descriptors)
-    assert len(node.topics.find_or_create("t", 1).partitions) == 1
 
 
 def test_topic_changes_do_not_block_handlers(node: Node) -> None:

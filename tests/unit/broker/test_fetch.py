@@ -212,13 +212,3 @@ def test_an_operation_is_attempted_last_at_its_deadline(rig: Rig) -> None:
         with suppress(queue.Empty):
             rig.jobs.get(timeout=0.1)()
     assert b.attempts == [False, True]
-
-
-def test_an_error_of_an_attempt_ends_the_operation(rig: Rig) -> None:
-    def attempt(last: bool) -> bool:
-        raise ValueError("a fault of the handler")
-
-    with pytest.raises(ValueError, match="a fault"):
-        rig.purgatory.watch(["x"], LONG, attempt)
-    rig.purgatory.wake("x")
-    assert rig.run() == 0

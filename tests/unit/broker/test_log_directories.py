@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from kprod.broker.log.checkpoint_files import StorageError, read_offsets
-from kprod.broker.log.log_cleaner import CLEANER_CHECKPOINT, LogCleaner
+from kprod.broker.log.checkpoint_files import StorageError
+from kprod.broker.log.log_cleaner import LogCleaner
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.log_directories import LogDirectories, deleted_name
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.topics import Topics
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
-from tests.unit.broker.logs import NOW, append, open_directories, put, read_log, values
+from tests.unit.broker.logs import NOW, append, open_directories, read_log, values
 
 # One directory ------------------------------------------------------------------------------------
 
@@ -51,39 +51,6 @@ def test_files_have_the_layout_of_kafka(tmp_path: Path) -> None:
     meta = (tmp_path / "meta.properties").read_text().splitlines()
     names = [line.partition("=")[0] for line in meta]
     assert names == ["version", "node.id", "cluster.id", "directory.id"]
-
-
-def test_a_truncated_log_is_compacted_again(tmp_path: Path) -> None:
-    """The new records have offsets that were clean before."""
-    config = LogConfig(
-        cleanup_policy="compact",
-        segment_bytes=1_000,
-        index_interval_bytes=100,
-        segment_index_bytes=1_000,
-        file_delete_delay_ms=0,
-    )
-    directory = open_directories(tmp_path, config=config)
-    log = directory.create(WHERE, TOPIC_ID)
-    put_five_keys(log, 100)
-    directory.maintain(NOW)
-    assert read_offsets(tmp_path / CLEANER_CHECKPOINT)[WHERE] > 50
-    directory.abandon()
-    for path in log.directory.glob("*.*"):
-        if path.suffix in (".log", ".index", ".timeindex", ".snapshot"):
-            path.unlink()
-
-    again = open_directories(tmp_path, config=config)
-    log = again.logs[WHERE]
-    assert log.end_offset == 0
-    put_five_keys(log, 50)
-    again.maintain(NOW)
-    kept = [record.key for record in log.records() if record.offset < log.segments[-1].base_offset]
-    assert len(kept) == len(set(kept)) == 5
-
-
-def put_five_keys(log: PartitionLog, count: int) -> None:
-    for number in range(count):
-        put(log, (b"%d" % (number % 5), b"v"))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprod.broker.log.indexes import OffsetIndex, TimeIndex, TimestampOffset
+from kprod.broker.log.indexes import OffsetIndex, TimestampOffset
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.broker.log.segment import LogSegment
@@ -283,26 +283,6 @@ def test_an_index_lookup_finds_the_nearest_entries(
                 behind = [found for found, at in entries if at >= limit]
                 assert each.offset_behind(limit) == (behind[0] if behind else None)
             each.close()
-
-
-def test_the_time_index_adds_larger_timestamps_and_reserves_a_slot(tmp_path: Path) -> None:
-    index = TimeIndex(tmp_path / "00000000000000005000.timeindex", INDEX_BASE)
-    index.grow(4 * 12)
-    for timestamp, offset in ((1_000, 4), (1_000, 9), (900, 12), (1_001, 13), (1_003, 20)):
-        assert not index.full
-        index.maybe_append(timestamp, INDEX_BASE + offset)
-    assert index.full
-    assert index.lookup(999) == TimestampOffset(-1, INDEX_BASE)
-    assert index.lookup(1_000) == TimestampOffset(1_000, INDEX_BASE + 4)
-    assert index.lookup(1_002) == TimestampOffset(1_001, INDEX_BASE + 13)
-    for late in (9_000, 9_001):
-        index.maybe_append(late, INDEX_BASE + 99)
-    assert index.last == TimestampOffset(9_000, INDEX_BASE + 99)
-    index.trim()
-    entries = ((1_000, 4), (1_001, 13), (1_003, 20), (9_000, 99))
-    assert index.path.read_bytes() == b"".join(struct.pack(">qi", *entry) for entry in entries)
-    assert index.sane
-    index.close()
 
 
 # Reopened after a clean stop, a crash or damage ---------------------------------------------------

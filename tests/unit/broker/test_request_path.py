@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import queue
 import random
 import resource
@@ -17,7 +16,6 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kprod.broker.descriptors import OpenFile
 from kprod.broker.dispatch import Dispatcher
 from kprod.broker.handler_pool import HandlerPool, QuietLog
 from kprod.broker.handlers import HANDLERS
@@ -28,7 +26,6 @@ from kprod.broker.node import Node
 from kprod.broker.protocol.api_key import VERSIONS, ApiKey
 from kprod.broker.protocol.messages import response_schema
 from kprod.broker.purgatory import Timer
-from kprod.broker.records.file_slice import FileSlice
 from tests.support.fake_clock import FakeClock
 from tests.support.tier import FULL
 from tests.unit.broker.nodes import WaitingReply, answer_of, ask, request, running_node
@@ -126,20 +123,6 @@ def test_a_client_that_does_not_read_its_answer_is_disconnected(pair: Pair) -> N
     connection.unmute()
     connection.begin(now=0.0)
     assert connection.stalled(31, IDLE)
-
-
-def test_a_truncated_file_ends_the_connection(pair: Pair, tmp_path: Path) -> None:
-    connection, client = pair
-    path = tmp_path / "records"
-    path.write_bytes(b"x" * 100)
-    piece = FileSlice(OpenFile(os.open(path, os.O_RDONLY)), 10, 60)
-    connection.answer([b"head", piece])
-    assert connection.write() == 0
-    assert client.recv(100) == b"head" + b"x" * 60
-    os.truncate(path, 40)
-    connection.answer([piece])
-    with pytest.raises(OSError, match="a file ended"):
-        connection.write()
 
 
 def test_a_full_handler_queue_blocks_the_network() -> None:
@@ -318,16 +301,3 @@ def test_suppressed_log_lines_are_counted(caplog: pytest.LogCaptureFixture) -> N
         "client 1",
         "client 7 (and 5 lines like this one were left out)",
     ]
-
-
-def test_an_error_of_a_log_handler_is_not_raised() -> None:
-    class Broken(logging.Handler):
-        def handle(self, record: logging.LogRecord) -> bool:
-            raise MemoryError
-
-    handler = Broken()
-    LOG.addHandler(handler)
-    try:
-        QuietLog(LOG, FakeClock()).exception("never seen")
-    finally:
-        LOG.removeHandler(handler)

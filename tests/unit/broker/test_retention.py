@@ -11,11 +11,8 @@ from kprod.broker.log.log_cleaner import LogCleaner
 from kprod.broker.log.log_config import LogConfig
 from kprod.broker.log.partition_log import PartitionLog
 from kprod.errors import BrokerError
-from kprod.records.legacy_message import read_sets
-from kprod.records.record_batch import RecordBatch
 from tests.support.crash_images import crash_images
-from tests.support.raw_batch import raw_record, varint
-from tests.unit.broker.logs import NOW, append, open_log, produce, put, read_log, records, values
+from tests.unit.broker.logs import NOW, append, open_log, produce, put, records, values
 
 HOUR = 3_600_000
 CONFIG = LogConfig(
@@ -131,19 +128,6 @@ def test_dirty_records_are_compacted_after_the_maximum_lag(tmp_path: Path) -> No
     assert bases(log)[-1] == 50
     assert not cleaner.clean_if_dirty(log, NOW + HOUR)
     assert cleaner.clean_if_dirty(log, NOW + HOUR + 1)
-
-
-def test_compaction_keeps_a_header_name_that_is_not_utf8(tmp_path: Path) -> None:
-    log = open_log(tmp_path, config=COMPACT)
-    rest = b"\0" + varint(0) + varint(1) + b"\2b\2v" + varint(1) + b"\4h\xff\1"
-    payload = raw_record(0, b"v", b"a") + varint(len(rest)) + rest
-    append(log, b"", b"", payload=payload, base_timestamp=NOW, max_timestamp=NOW)
-    while len(log.segments) < 2:
-        put(log, (b"a", b"x" * 50))
-    LogCleaner(tmp_path).clean(log, NOW)
-    (batch, *_) = read_sets(read_log(log, 0, 1))
-    assert isinstance(batch, RecordBatch)
-    assert (batch.record_count, b"h\xff" in bytes(batch.data)) == (1, True)
 
 
 def test_a_tombstone_is_kept_for_delete_retention_ms(tmp_path: Path) -> None:

@@ -21,13 +21,11 @@ from kprod.broker.transactions import transaction_rules as rules
 from kprod.broker.transactions.transaction import Transaction, TransactionState
 from kprod.broker.transactions.transaction_rules import ProducerIdentity
 from kprod.broker.transactions.transaction_topic import (
-    TRANSACTION_TOPIC,
     transaction_value,
-    write_transaction,
 )
 from kprod.errors import BrokerError
 from kprod.types import TopicPartition
-from tests.unit.broker.asking_producer import AskingProducer, Identity, check_answers
+from tests.unit.broker.asking_producer import AskingProducer, check_answers
 from tests.unit.broker.nodes import ask, running_node
 
 NONE = ErrorCode.none
@@ -101,26 +99,6 @@ def test_transactions_are_described_and_listed(tmp_path: Path) -> None:
         (topic,) = ask(node, ApiKey.DESCRIBE_PRODUCERS, 0, topics=topics).topics
         begun = [part.active_producers[0].current_txn_start_offset for part in topic.partitions]
         assert begun == [-1, 0]
-
-
-def test_api_versions_reports_the_transaction_version(tmp_path: Path) -> None:
-    def features(version: int) -> tuple[Any, Any, int]:
-        software = {"client_software_name": "n", "client_software_version": "1"}
-        answer = ask(node, ApiKey.API_VERSIONS, version, **software)
-        supported = [(f.name, f.min_version, f.max_version) for f in answer.supported_features]
-        finalized = [(f.name, f.max_version_level) for f in answer.finalized_features]
-        return supported, finalized, answer.finalized_features_epoch
-
-    with running(tmp_path, 1) as (node, _):
-        supported, finalized, epoch = features(4)
-        assert supported == [("transaction.version", 0, 2)]
-        assert finalized == [("transaction.version", 1)]
-        node.transactions.set_version(2)
-        supported, finalized, later = features(3)
-        assert (supported, finalized) == ([], [("transaction.version", 2)])
-        assert later > epoch
-        node.transactions.set_version(0)
-        assert features(4)[1] == []
 
 
 def test_a_marker_is_retried_after_a_disk_error(
@@ -394,48 +372,13 @@ def test_partitions_are_verified() -> None:
     assert code(transaction(ONGOING), ProducerIdentity(8, 4), T0) == UNMAPPED
 
 
-# Producers at the highest epoch, 32,767 -----------------------------------------------------------
-
-
-OLD_ID = 500
-
-
-@contextmanager
-def at_the_highest_epoch(path: Path) -> Iterator[tuple[Node, PartitionLog, AskingProducer]]:
-    """A node, a log and a producer with the highest epoch.
-
-    It got this epoch by repeating its abort after it was fenced.
-    """
-    with running_node(path) as node:
-        log = node.topics.create("t", 2).partitions[0]
-        (states,) = node.topics.find_or_create(TRANSACTION_TOPIC, 1).partitions
-        write_transaction(states, "x", Transaction("x", OLD_ID, LAST, 60_000), 2, now_ms=0)
-        node.transactions.load(states)
-        producer = AskingProducer(partial(ask, node), 2)
-        producer.identity = Identity("x", OLD_ID, LAST)
-        assert producer.send(b"slow") is NONE
-        node.transactions.time_out_all()
-        assert producer.end(committed=False) is NONE
-        assert producer.identity == ("x", OLD_ID, HIGHEST)
-        yield node, log, producer
-
-
-def test_only_the_producer_itself_can_abort_in_the_highest_epoch(tmp_path: Path) -> None:
-    with at_the_highest_epoch(tmp_path) as (node, log, producer):
-        assert producer.send(b"a") is NONE
-        node.transactions.time_out_all()
-        assert AskingProducer(partial(ask, node), 2).init() is ErrorCode.unknown_server_error
-        found = node.transactions.find("x")
-        assert found is not None
-        assert (found.state.spelled, found.producer_epoch) == ("Ongoing", HIGHEST)
-        assert producer.end(committed=True) is NONE
-        assert [record.value for record in log.records(committed=True)] == [b"a"]
-        assert AskingProducer(partial(ask, node), 2).init() is NONE
-
-
-def test_an_epoch_beyond_int16_is_never_written() -> None:
-    current = Transaction("x", OLD_ID, HIGHEST, 60_000)
+def test_in_the_highest_epoch_a_transaction_can_be_ended_but_not_fenced() -> None:
+    current = transaction(ONGOING, producer_epoch=HIGHEST)
+    assert outcome(lambda: rules.fence(current, 2, NOW)) == ErrorCode.unknown_server_error
+    identity = ProducerIdentity(7, HIGHEST)
+    ended = rules.end(current, identity, True, 2, NOW, lambda: FRESH_ID)
+    assert (ended.state, ended.producer_epoch) == (PREPARE_COMMIT, HIGHEST)
     with pytest.raises(ValueError, match="epoch 32768"):
-        current.becomes(TransactionState.EMPTY, 0, producer_epoch=HIGHEST + 1)
+        transaction(EMPTY).becomes(EMPTY, 0, producer_epoch=HIGHEST + 1)
     with pytest.raises(struct.error):
         transaction_value(replace(current, producer_epoch=HIGHEST + 1), 2)
