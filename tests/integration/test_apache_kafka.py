@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -89,15 +88,6 @@ def test_a_compacted_topic_refuses_a_record_without_a_key(
         with pytest.raises(BrokerError, match=r"INVALID_RECORD \(87\): compacted-0: .*key"):
             producer.send("compacted", b"value").get(timeout=30)
         producer.send("compacted", b"value", key=b"key").get(timeout=30)
-
-
-def test_a_timestamp_in_the_future_is_refused(kafka: ApacheKafka, admin: TopicAdmin) -> None:
-    admin.create("punctual", 1, message_timestamp_after_max_ms=60_000)
-    tomorrow = int(time.time() * 1000) + 86_400_000
-    with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
-        with pytest.raises(BrokerError, match=r"INVALID_TIMESTAMP \(32\): punctual-0: .*range"):
-            producer.send("punctual", b"value", timestamp_ms=tomorrow).get(timeout=30)
-        producer.send("punctual", b"value").get(timeout=30)
 
 
 def test_records_for_a_deleted_topic_expire_with_the_reason(

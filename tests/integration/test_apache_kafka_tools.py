@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -29,7 +26,6 @@ QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 PROGRAMS = Path(__file__).parents[1] / "support" / "apache_kafka"
 GROUP_READER = PROGRAMS / "GroupReader.java"
 ROUND_TRIP = PROGRAMS / "RoundTrip.java"
-CODECS: list[Any] = ["none", "gzip", "snappy", "lz4", "zstd"]
 DUMP = "kafka.tools.DumpLogSegments"
 ERRORS = ["ismatch", "isvalid: false", "not found", "orrupt"]
 
@@ -147,30 +143,3 @@ def test_the_java_clients_write_and_read_in_every_codec(version: str) -> None:
     with EmbeddedBroker(topics={"t": 3}) as broker:
         printed = java(str(ROUND_TRIP), broker.bootstrap_servers, "t", "500", version=version)
     assert printed.strip() == "consumed 2500"
-
-
-def test_dump_log_segments_finds_no_error(tmp_path: Path) -> None:
-    config = LogConfig(segment_bytes=15_000, index_interval_bytes=1_000)
-    # Distinct timestamps: equal ones share an index entry, and their number would depend on the
-    # producer's speed.
-    times = itertools.count(int(time.time() * 1000))
-    with EmbeddedBroker(tmp_path, topics={"t": 1}, log_config=config) as broker:
-        for codec in CODECS:
-            settings = {
-                "bootstrap.servers": broker.bootstrap_servers,
-                "compression.type": codec,
-                "enable.idempotence": True,
-                "batch.num.messages": 30,
-            }
-            producer = Producer(settings)
-            for number in range(500):
-                value = b"%d" % number * 20
-                producer.produce("t", value, b"key", headers=[("a", b"1")], timestamp=next(times))
-            assert producer.flush(20) == 0
-
-    assert len(list((tmp_path / "t-0").glob("*.log"))) > 2
-    kinds = {"log": 2_500, "index": 10, "timeindex": 10, "snapshot": 5}
-    for suffix, least in kinds.items():
-        printed = dump(tmp_path / "t-0", suffix, "--deep-iteration")
-        entries = [line for line in printed.splitlines() if "ffset" in line]
-        assert len(entries) >= least, printed

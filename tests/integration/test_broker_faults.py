@@ -43,21 +43,6 @@ def test_a_fault_can_return_an_error_instead_of_or_after_the_append(
     assert fault.hits == 2
 
 
-@pytest.mark.parametrize("api", [api for api in ApiKey if api is not ApiKey.API_VERSIONS])
-def test_a_fault_can_return_an_error_for_every_api(broker: EmbeddedBroker, api: ApiKey) -> None:
-    from tests.unit.broker.requests import EVERY_VERSION, REQUESTS
-
-    broker.faults.add(Fault(api=api, times=None, error=ErrorCode.unknown_server_error))
-    with WireClient(broker.bootstrap_servers) as client:
-        for tested, version in EVERY_VERSION:
-            if tested is api:
-                client.send(api, version, REQUESTS[api], correlation_id=version)
-                correlation_id, body = client.receive(api, version)
-                assert correlation_id == version
-                if "error_code=" in repr(body):
-                    assert "unknown_server_error" in repr(body), version
-
-
 def test_a_fault_affects_only_matching_requests(broker: EmbeddedBroker) -> None:
     for fault in (
         Fault(topic="other", error=MOVED),
@@ -86,19 +71,6 @@ def test_a_fault_matches_topics_by_name_and_id_in_every_request(broker: Embedded
             client.send(key, version, body)
             client.receive(key, version)
             assert fault.hits == hits + 1, key
-
-
-@pytest.mark.parametrize("cut_at", [0, 3, 20])
-def test_a_fault_can_truncate_a_response(broker: EmbeddedBroker, cut_at: int) -> None:
-    broker.faults.add(Fault(api=ApiKey.PRODUCE, cut_at=cut_at))
-    before = end(broker)
-    with WireClient(broker.bootstrap_servers) as client:
-        client.send(ApiKey.PRODUCE, 9, PRODUCE)
-        received = 0
-        while not client.is_closed_by_peer():
-            received += 1
-    assert received == cut_at
-    assert end(broker) == before + 1
 
 
 def test_faults_can_flip_a_bit_and_throttle_a_client(broker: EmbeddedBroker) -> None:

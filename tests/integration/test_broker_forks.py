@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -67,39 +65,6 @@ def test_a_child_can_use_the_broker_only_as_a_client(broker: EmbeddedBroker) -> 
     for call in (lambda: broker.records("t"), lambda: broker.create_topic("u")):
         error = in_child(by_python, call)
         assert error.startswith("IllegalStateError: the broker runs in the process that")
-
-
-def dropped(brokers: list[EmbeddedBroker]) -> None:
-    brokers.clear()
-    gc.collect()
-
-
-def stopped(brokers: list[EmbeddedBroker]) -> None:
-    brokers[0].stop()
-
-
-@pytest.mark.parametrize("end", [dropped, stopped])
-def test_the_broker_does_not_close_files_of_a_daemon(
-    end: Callable[[list[EmbeddedBroker]], None], tmp_path: Path
-) -> None:
-    """A daemon closes inherited descriptors and reuses their numbers."""
-    brokers = [EmbeddedBroker(topics={"t": 1})]
-    brokers[0].start()
-    with KafkaProducer(bootstrap_servers=brokers[0].bootstrap_servers) as producer:
-        producer.send("t", b"x").get(60)  # opens connections and log files
-        last = os.dup(0)
-
-        def child() -> list[str]:
-            os.closerange(3, last)
-            files = [(tmp_path / str(number)).open("w") for number in range(last)]
-            numbers = {file.fileno(): os.fstat(file.fileno()).st_ino for file in files}
-            end(brokers)
-            return [str(fd) for fd, inode in numbers.items() if os.fstat(fd).st_ino != inode]
-
-        assert in_child(by_python, child) == "[]"
-        os.close(last)
-        assert producer.send("t", b"x").get(60).offset == 1
-    brokers[0].stop()
 
 
 def test_a_child_holds_neither_the_port_nor_the_lock(broker: EmbeddedBroker) -> None:

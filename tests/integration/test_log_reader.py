@@ -18,7 +18,6 @@ from kprod.admin import committed_offsets
 from kprod.admin.cluster_client import connect
 from kprod.admin.leader_wait import LeaderWait
 from kprod.admin.log_reader import TopicFollower, end_offsets, read_topic
-from kprod.admin.partition_reader import PartitionReader
 from kprod.broker import ApiKey as BrokerApi
 from kprod.broker import Authentication, EmbeddedBroker, Fault, make_listener
 from kprod.errors import ConnectionLost, KprodError, PartitionError, SaslAuthenticationError
@@ -196,20 +195,6 @@ def test_an_unresponsive_bootstrap_server_is_skipped() -> None:
         servers = f"127.0.0.1:{silent.getsockname()[1]},{bootstrap}"
         with connect(servers, 20, {}) as cluster:
             assert list(cluster.leaders(TOPIC)) == [0]
-
-
-def test_a_connection_closed_by_the_broker_is_reopened() -> None:
-    """Brokers close idle connections, for example of a slow reader."""
-    with (
-        EmbeddedBroker(topics={TOPIC: 1}) as broker,
-        connect(broker.bootstrap_servers, 20, {}) as cluster,
-    ):
-        (leader,) = cluster.leaders(TOPIC).values()
-        reader = PartitionReader(cluster, TOPIC, 0, leader)
-        assert list(reader.poll()) == []
-        broker.stop_node(1)
-        broker.start_node(1)
-        assert list(reader.poll()) == []
 
 
 @pytest.mark.parametrize("name", ["bootstrap_servers", "bootstrap.servers"])

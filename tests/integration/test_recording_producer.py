@@ -111,32 +111,6 @@ def test_flush_and_close_complete_open_records() -> None:
         producer.send("t", b"v")
 
 
-def test_serializers_and_interceptors_are_closed_once_after_all_records() -> None:
-    calls: list[str] = []
-
-    class Plugin:
-        def __init__(self, name: str) -> None:
-            self._name = name
-
-        def __call__(self, data: Any) -> Any:
-            return data
-
-        def on_acknowledgement(self, _: Any) -> None:
-            calls.append("stored")
-
-        def close(self) -> None:
-            calls.append(self._name)
-
-    value, interceptor = Plugin("value"), Plugin("interceptor")
-    with RecordingProducer(
-        completes=False, key_serializer=value, value_serializer=value, interceptors=[interceptor]
-    ) as producer:
-        producer.send("t", b"v")
-        assert calls == []
-    producer.close()
-    assert calls == ["stored", "value", "interceptor"]
-
-
 def test_callbacks_are_called_as_by_kafka_producer() -> None:
     calls: list[tuple[RecordMetadata, Exception | None]] = []
     refused = BrokerError(29)
