@@ -268,20 +268,6 @@ def test_the_value_of_a_secret_or_foreign_option_is_never_shown(
     assert SECRET not in messages
 
 
-def test_a_configuration_with_secrets_cannot_be_pickled() -> None:
-    config = ProducerConfig.from_options(
-        {
-            "security_protocol": "SASL_SSL",
-            "sasl_mechanism": "PLAIN",
-            "sasl_plain_username": "user",
-            "sasl_plain_password": SECRET,
-        }
-    )
-    assert SECRET not in repr(config)
-    with pytest.raises(TypeError, match="sasl_plain_password was given as text"):
-        pickle.dumps(config)
-
-
 def test_the_repr_shows_the_types_of_plugged_objects() -> None:
     config = ProducerConfig.from_options(
         {"value_serializer": Plugged(), "key_serializer": Plugged(), "interceptors": [Plugged()]}
