@@ -75,23 +75,16 @@ class KerberosRealm:
         self.start()
         return self
 
-    def start(self, *, clock_skew: int = 300) -> None:
-        """Start the KDC, and wait until it answers.
-
-        ``clock_skew``: seconds for which an expired ticket is still accepted.
-        """
-        config = self.config.with_name("centre.conf")
-        text = self.config.read_text()
-        config.write_text(text.replace("[libdefaults]", f"[libdefaults]\nclockskew={clock_skew}"))
-        self._realm.start_kdc(env={**self._realm.env, "KRB5_CONFIG": str(config)})
+    def start(self) -> None:
+        """Start the KDC, and wait until it answers."""
+        self._realm.start_kdc()
 
     def stop(self) -> None:
         self._realm.stop_kdc()
 
-    def fetch_ticket(self, lifetime: str = "1h") -> None:
+    def fetch_ticket(self) -> None:
         """Replace the cached ticket by a new one of the user."""
-        password = self._realm.password("user")
-        self._realm.kinit(self._realm.user_princ, password, ["-l", lifetime])
+        self._realm.kinit(self._realm.user_princ, self._realm.password("user"))
 
     def drop_ticket(self) -> None:
         Path(self._realm.ccache).unlink(missing_ok=True)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from kprod import KafkaProducer
 from kprod.errors import SaslAuthenticationError, TlsAuthenticationError
@@ -81,20 +80,11 @@ def test_records_arrive(name: str, kafka: ApacheKafka, certificates: Certificate
 def test_passwords_with_special_characters_log_in(
     name: str, kafka: ApacheKafka, certificates: Certificates
 ) -> None:
-    """The broker's own tool stored it, and librdkafka can log in with it."""
+    """The broker's own tool stored it."""
     options = options_of(name, kafka, certificates)
     odd = {"sasl_plain_username": ODD_USER, "sasl_plain_password": ODD_PASSWORD}
     with KafkaProducer(**{**options, **odd}) as producer:
         producer.send("odd", b"x").get(timeout=30)
-    librdkafka_options = {
-        "bootstrap.servers": options["bootstrap_servers"],
-        "security.protocol": options["security_protocol"],
-        "ssl.ca.location": options["ssl_cafile"],
-        "sasl.mechanism": options["sasl_mechanism"],
-        "sasl.username": ODD_USER,
-        "sasl.password": ODD_PASSWORD,
-    }
-    assert "odd" in AdminClient(librdkafka_options).list_topics(timeout=30).topics
 
 
 @pytest.mark.parametrize("name", ["plain", "scram-256", "scram-512"])

@@ -117,16 +117,3 @@ def test_the_region_is_taken_from_the_broker_name(msk: Msk, host: str, region: s
     assert grant.principal == f"User:{KEY}"
     assert grant.expires is not None
     assert abs(grant.expires - expires) <= 1
-
-
-def test_errors_of_the_signer_are_passed_on(msk: Msk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For example a missing attribute of a package."""
-
-    def fail(*_: object) -> None:
-        raise AttributeError("module 'botocore' has no attribute 'auth'")
-
-    signer = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"
-    monkeypatch.setattr(f"{signer}.generate_auth_token", fail)
-    monkeypatch.setattr(f"{signer}.generate_auth_token_from_credentials_provider", fail)
-    with pytest.raises(AttributeError, match="botocore"):
-        MskTokens("b-1.example", REGION).token()

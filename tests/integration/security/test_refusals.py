@@ -101,23 +101,6 @@ def resolving_to_loopback() -> Any:
     return TcpBackend(resolver=resolve)
 
 
-def test_the_error_hints_at_a_port_without_tls() -> None:
-    """It is retried, because the broker may be stopping."""
-    with EmbeddedBroker() as broker:
-        where = broker.bootstrap_servers
-        options: dict[str, Any] = {"bootstrap_servers": where, "max_block_ms": 1_000}
-        with (
-            KafkaProducer(**options, security_protocol="SSL") as producer,
-            pytest.raises(KprodError) as raised,
-        ):
-            producer.send("t", b"never")
-    text = str(raised.value)
-    assert text.endswith(
-        f" bootstrap broker at {where}: it closed the connection at the start of the TLS handshake;"
-        " if this port does not use TLS, change security_protocol"
-    )
-
-
 def old(context: ssl.SSLContext) -> None:
     context.maximum_version = ssl.TLSVersion.TLSv1_2
 
@@ -332,18 +315,6 @@ def test_requests_of_invalid_size_are_refused(size: int, guarded: GuardedBroker)
     """The announced size is enough: no memory is allocated for them."""
     with begin_request(guarded.address("plain", "PLAIN"), size) as client:
         assert is_closed(client)
-
-
-def test_a_request_of_the_maximum_size_is_read_before_the_login(guarded: GuardedBroker) -> None:
-    """An ApiVersions request with trailing bytes; it is answered once complete."""
-    with begin_request(guarded.address("plain", "PLAIN"), MAX_SIZE) as client:
-        client.sendall(bytes(MAX_SIZE - 5))
-        client.settimeout(0.2)
-        with pytest.raises(TimeoutError):
-            client.recv(1)
-        client.settimeout(20)
-        client.sendall(b"\0")
-        assert client.recv(1)
 
 
 def test_larger_requests_are_accepted_after_the_login(guarded: GuardedBroker) -> None:

@@ -457,35 +457,6 @@ def test_every_public_class_that_takes_a_secret_is_checked() -> None:
     assert not found
 
 
-INVALID_ARGUMENTS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
-    ((), {}),
-    ((object(),), {}),
-    ((5, 5, 5), {}),
-    (({"nonsense": 1},), {}),
-    ((), {"nonsense": 1}),
-    ((), {"bootstrap_servers": 5}),
-    ((), {"acks": "x"}),
-)
-
-
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # some can be constructed
-@pytest.mark.parametrize("package", PACKAGES)
-def test_partly_constructed_objects_have_a_repr(package: str) -> None:
-    """Debuggers and error reports show ``self``."""
-    module = importlib.import_module(f"kprod.{package}".rstrip("."))
-    for name in module.__all__:
-        kind = getattr(module, name)
-        if inspect.isclass(kind):
-            for arguments, options in INVALID_ARGUMENTS:
-                if package == "kafka" and not arguments and not options:
-                    continue  # would look for a broker for half a minute
-                make = partial(kind, *arguments, **options)
-                assert all(repr(each) for each in partly_constructed(error_of(make, Exception))), (
-                    name
-                )
-    gc.collect()
-
-
 def parameters(kind: Any) -> list[str]:
     try:
         return list(inspect.signature(kind).parameters)
