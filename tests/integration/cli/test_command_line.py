@@ -122,33 +122,6 @@ def test_without_kio_the_error_says_what_to_install(arguments: tuple[str, ...]) 
 
 
 @pytest.mark.full
-def test_without_kio_every_api_produces_records(broker: EmbeddedBroker) -> None:
-    script = """
-import asyncio
-import kprod, kprod.aio, kprod.confluent, kprod.kafka, kprod.observability
-servers = sys.argv[1]
-with kprod.KafkaProducer(bootstrap_servers=servers) as native:
-    native.send_many("t", [b"one", b"two"]).get(30)
-with kprod.kafka.KafkaProducer(bootstrap_servers=servers) as producer:
-    producer.send("t", b"three").get(30)
-with kprod.confluent.Producer({"bootstrap.servers": servers}) as producer:
-    producer.produce("t", b"four")
-async def send():
-    async with kprod.aio.Producer(bootstrap_servers=servers) as producer:
-        await producer.send_and_wait("t", b"five")
-asyncio.run(send())
-try:
-    import kprod.broker
-except ModuleNotFoundError as error:
-    print(error)
-"""
-    ran = without_kio(script, broker.bootstrap_servers)
-    assert ran.returncode == 0, ran.stderr
-    assert len(broker.records("t", 5)) == 5
-    assert "pip install 'kprod[broker]'" in ran.stdout
-
-
-@pytest.mark.full
 def test_without_kio_consume_topics_and_transactions_work(broker: EmbeddedBroker) -> None:
     command = "from kprod.cli import main; main()"
     with kprod.KafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:

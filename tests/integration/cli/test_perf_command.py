@@ -6,7 +6,7 @@ import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -73,30 +73,9 @@ def test_the_table_shows_limit_versions_and_options() -> None:
         assert word in shown
 
 
-MEASURED = Measured(
-    records=1_000,
-    failed=0,
-    first_error=None,
-    pending=0,
-    interrupted=False,
-    payload_bytes=100_000,
-    seconds=10.0,
-    cpu_seconds=1.0,
-    peak_rss_bytes=1,
-    latency_ms={},
-    latency_samples=0,
-    batches=10,
-    batch_bytes=10_000.0,
-    requests=10,
-    request_latency_ms=1.0,
-    retries=0,
-    rate=None,
-    call="send",
-    options="",
-    version="",
-    cores=2,
-    broker_cpu_seconds=None,
-)
+NUMBERS: dict[str, Any] = dict.fromkeys((each.name for each in fields(Measured)), 0)
+NUMBERS |= {"records": 1_000, "seconds": 10.0, "cpu_seconds": 1.0, "cores": 2}
+MEASURED = Measured(**{**NUMBERS, "rate": None, "broker_cpu_seconds": None})
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from kprod.admin import read_topic
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.cli.app import app
 from tests.integration.cli.processes import process_tree
-from tests.support.ports import free_port
 
 
 def command(servers: str, *arguments: str) -> list[str]:
@@ -64,15 +62,6 @@ def test_a_failed_record_has_a_producer_send_error(broker: EmbeddedBroker) -> No
     assert (events[-1]["sent"], events[-1]["acked"]) == (1, 0)
 
 
-def test_a_record_refused_by_send_has_a_producer_send_error(tmp_path: Path) -> None:
-    config = tmp_path / "producer.properties"
-    config.write_text("max.block.ms=1\n")
-    arguments = ["--max-messages", "1", "--command-config", str(config)]
-    events = events_of(f"127.0.0.1:{free_port()}", *arguments)
-    assert events[1]["name"] == "producer_send_error"
-    assert (events[-1]["sent"], events[-1]["acked"]) == (0, 0)
-
-
 def test_a_signal_ends_the_producer_after_all_events_were_printed(broker: EmbeddedBroker) -> None:
     arguments = command(broker.bootstrap_servers, "--throughput", "500")
     with process_tree(*arguments) as process:
@@ -97,14 +86,3 @@ def test_it_stops_if_standard_output_is_closed(broker: EmbeddedBroker, limit: li
         stderr = process.stderr.read()
         assert process.command.wait(30) == 1
     assert "Traceback" not in stderr
-
-
-@pytest.mark.full
-def test_a_signal_ends_the_producer_without_a_broker() -> None:
-    arguments = command(f"127.0.0.1:{free_port()}")
-    with process_tree(*arguments) as process:
-        assert "startup_complete" in process.stdout.readline()
-        process.command.terminate()
-        names = [json.loads(line)["name"] for line in process.stdout]
-        assert process.command.wait(30) == 128 + signal.SIGTERM
-    assert names == ["shutdown_complete", "tool_data"]
