@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -96,8 +97,13 @@ def test_a_test_can_complete_or_fail_records() -> None:
     assert (producer.flush().delivered, producer.flush().failed) == (2, 2)
 
 
-def test_flush_and_close_complete_open_records() -> None:
-    with RecordingProducer(completes=False) as producer:
+def test_flush_and_close_complete_open_records_and_close_plugins() -> None:
+    calls: list[str] = []
+    plugin = SimpleNamespace(
+        on_acknowledgement=lambda _: calls.append("stored"), close=lambda: calls.append("closed")
+    )
+    options: dict[str, Any] = {"interceptors": [plugin]}
+    with RecordingProducer(completes=False, **options) as producer:
         future = producer.send("t", b"v")
         with pytest.raises(IllegalStateError, match="1 records"):
             producer.clear()
@@ -107,6 +113,8 @@ def test_flush_and_close_complete_open_records() -> None:
         assert producer.records == []
         later = producer.send("t", b"v")
     assert later.get(timeout=0).offset == 1
+    producer.close()
+    assert calls == ["stored", "stored", "closed"]
     with pytest.raises(ProducerClosedError):
         producer.send("t", b"v")
 

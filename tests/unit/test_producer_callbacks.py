@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ from kprod.errors import (
 from kprod.intake.partitioner import MURMUR2
 from kprod.types import TopicPartition
 from kprod.wire.versions import ApiKey
-from tests.support.interruption import Interrupted, interruptible
 from tests.support.scripted_cluster import ScriptedBroker, refuse, silence
 from tests.support.scripted_producer import producer_before
 
@@ -191,24 +189,6 @@ def test_interceptors_see_the_explicit_or_the_chosen_partition_as_in_java(
     chosen = MURMUR2.partition(b"k", 2)
     expected = [("sends", None), ("failed", chosen), ("sends", 1), ("failed", 1)]
     assert [call[:2] for call in interceptor.calls] == expected
-
-
-class Interrupting:
-    def choose(self, topic: object, key: object) -> int:
-        signal.raise_signal(signal.SIGALRM)
-        return 0
-
-    def appended(self, *_: object) -> None:
-        raise AssertionError("it was not queued")
-
-
-def test_interceptors_see_the_error_of_an_interrupted_send(broker: ScriptedBroker) -> None:
-    interceptor = Interceptor()
-    options: dict[str, Any] = {"interceptors": [interceptor], "partitioner": Interrupting()}
-    producer = producer_before(broker.cluster, **options)
-    with producer, interruptible(), pytest.raises(Interrupted):
-        producer.send("t", b"v")
-    assert interceptor.calls == [("sends", None, type(None)), ("failed", None, Interrupted)]
 
 
 def test_an_interceptor_sees_the_partition_if_memory_runs_out(broker: ScriptedBroker) -> None:

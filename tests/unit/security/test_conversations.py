@@ -43,13 +43,8 @@ def test_scram_accepts_a_broker_that_knows_the_password(mechanism: str) -> None:
 
 
 VERBATIM = {
-    "a half": "½ price",
     "a ligature": "ﬁve",
-    "a no-break space": "a\u00a0b",
-    "a soft hyphen": "soft\u00adhyphen",
     "an emoji": "🔑 and key",
-    "Arabic with Latin": "كلمة-سر-1a",
-    "a tab": "a\tb",
     "an ideographic space": "全角\u3000空白",
     "a character newer than Unicode 3.2": "ẞ is capital",
     "composed another way": "e\u0301",

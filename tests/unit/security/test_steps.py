@@ -109,29 +109,6 @@ def test_steps_after_a_failed_one_still_run(failure: type[BaseException]) -> Non
             each.take()
 
 
-def test_a_thread_that_fails_to_start_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step that was queued meanwhile still runs."""
-    ready, notified = threading.Event(), threading.Semaphore(0)
-    shared = StepThreads()
-    steps = [ThreadedSteps(Slow(ready), notified.release, shared) for _ in range(MOST_THREADS + 1)]
-    *first, waiting = steps[:MOST_THREADS]
-    for each in first:
-        each.begin(None)
-
-    def fail(_: threading.Thread) -> None:
-        waiting.begin(None)
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", fail)
-        with pytest.raises(RuntimeError, match="new thread"):
-            steps[-1].begin(None)
-    ready.set()
-    for _ in (*first, waiting):
-        assert notified.acquire(timeout=5)
-    assert waiting.take() == (b"token",)
-
-
 def test_the_oldest_queued_steps_are_dropped_beyond_the_limit() -> None:
     """The provider of a long-running producer may hang for days."""
     ready, notified = threading.Event(), threading.Semaphore(0)
