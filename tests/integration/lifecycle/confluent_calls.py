@@ -159,30 +159,6 @@ def while_closing(name: str, *, queued: bool = False) -> Callable[[Any, str], An
     return run
 
 
-def begun_while_closing(name: str) -> Callable[[Any, str], Any]:
-    """A call made while another thread's close waits for a record."""
-
-    def run(module: Any, _servers: str) -> str:
-        producer = without_broker(module)
-        producer.produce("t", b"value")
-        in_thread(producer.close)
-        time.sleep(0.5)
-        return outcome(CALLS[name], producer)
-
-    return run
-
-
-def four_closes(module: Any, servers: str) -> Any:
-    producer = new_producer(module, servers)
-    reports: list[Any] = []
-    for _ in range(100):
-        producer.produce("t", b"value", on_delivery=lambda error, _: reports.append(error))
-    threads = [in_thread(producer.close) for _ in range(4)]
-    for thread, _ in threads:
-        thread.join()
-    return [[outcomes for _, outcomes in threads], reports == [None] * 100]
-
-
 def close_under_load(module: Any, servers: str) -> Any:
     """Every accepted record is reported, and producing threads are refused."""
     producer = new_producer(module, servers)
@@ -208,20 +184,6 @@ def close_under_load(module: Any, servers: str) -> Any:
     for thread in threads:
         thread.join()
     return [closed, refused, next(accepted) == next(reported)]
-
-
-def produced_again(module: Any, servers: str) -> Any:
-    """A callback run by ``close`` produces its record again, three times."""
-    producer = new_producer(module, servers)
-    reports: list[bytes] = []
-
-    def report(_error: object, message: Any) -> None:
-        reports.append(message.value())
-        if len(reports) < 4:
-            producer.produce("t", b"again", on_delivery=report)
-
-    producer.produce("t", b"first", on_delivery=report)
-    return [outcome(producer.close), len(reports)]
 
 
 def raising(name: str) -> Callable[[Any, str], Any]:
@@ -264,20 +226,6 @@ def served_by(name: str) -> Callable[[Any, str], Any]:
         return [*outcomes, called, len(producer)]
 
     return run
-
-
-def bounded_queue(module: Any, servers: str) -> Any:
-    """Transactions without poll() never fill the queue of reports."""
-    name = f"{module.__name__}-bounded-{time.time_ns()}"
-    options = {"transactional_id": name, "queue_buffering_max_messages": 10}
-    producer = new_producer(module, servers, **options)
-    producer.init_transactions(LONG)
-    for number in range(10):
-        producer.begin_transaction()
-        for _ in range(4):
-            producer.produce("t", b"value")
-        (producer.abort_transaction if number % 2 else producer.commit_transaction)(LONG)
-    return outcome(producer.close)
 
 
 def fenced(when: str) -> Callable[[Any, str], Any]:
@@ -343,12 +291,6 @@ ROWS = [
         Row(f"{name} after close", after_close(CALLS[name]), ENDED.get(name, REFUSED))
         for name in CALLS
     ),
-    *(
-        Row(f"{name} begun while another thread closes", begun_while_closing(name), REFUSED)
-        for name in ("produce", "poll(0)", "poll()", "flush()", "purge")
-    ),
-    Row("len while another thread closes", begun_while_closing("len"), "0"),
-    Row("close while another thread closes", begun_while_closing("close"), "True"),
     *(Row(f"{name} inside on_delivery", inside(name), *found) for name, found in INSIDE.items()),
     Row("produce inside on_delivery of close", inside("produce", "close"), ["None", "True", 3]),
     Row("len inside on_delivery of close", inside("len", "close"), ["0", "True", 3]),
@@ -359,7 +301,6 @@ ROWS = [
         [STATE, "True", 3],
         DEADLOCK,
     ),
-    Row("produced again by on_delivery of close", produced_again, ["True", 4]),
     Row(
         "begin inside on_delivery of commit",
         inside("begin_transaction", "commit"),
@@ -395,7 +336,6 @@ ROWS = [
         )
         for name in ("list_topics", "init_transactions")
     ),
-    Row("four threads close", four_closes, [[["True"]] * 4, True]),
     Row(
         "close while four threads produce",
         close_under_load,
@@ -408,7 +348,6 @@ ROWS = [
     Row("commit runs callbacks", served_by("commit"), ["None", [[None, True]] * 2, 0]),
     Row("abort runs callbacks", served_by("abort"), ["None", PURGED, 0]),
     Row("send_offsets runs none", served_by("send_offsets"), ["None", [], 2]),
-    Row("transactions without poll", bounded_queue, "True"),
     Row("fenced before the record", fenced("before the record"), [FENCED, FENCED]),
     Row("fenced after the record", fenced("after the record"), [FENCED, FENCED]),
     Row("close in a transaction", close_in_transaction, ["True", ["_PURGE_QUEUE"] * 2]),

@@ -58,7 +58,7 @@ class ExitVariant:
         raise ValueError("error of the application")
 
     def by_ctrl_c(self) -> None:
-        self.open_producer = self.send()
+        self.open_producer = self.send(compression_type="gzip")
         print_exit_time()
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)
@@ -213,16 +213,6 @@ class ExitVariant:
         with suppress(ProducerClosedError):
             while True:
                 producer.send(TOPIC, bytes(1000))
-
-    def with_daemon_threads_that_wait_for_metadata(self) -> None:
-        producer = KafkaProducer(
-            bootstrap_servers="127.0.0.1:1",
-            close_timeout_ms_at_exit=EXIT_MS,
-            client_id="unconnected",
-        )
-        for _ in range(4):
-            threading.Thread(target=self._send_forever, args=(producer,), daemon=True).start()
-        time.sleep(0.05)
 
 
 class CelerySignal:
