@@ -7,7 +7,6 @@ import gc
 import inspect
 import json
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -271,27 +270,3 @@ def test_signatures_equal_those_of_confluent_kafka() -> None:
     for name, call in vars(original).items():
         if not name.startswith("_") and inspect.iscoroutinefunction(call):
             assert inspect.iscoroutinefunction(getattr(AIOProducer, name)), name
-
-
-async def test_callbacks_run_in_the_loop_during_close(servers: str) -> None:
-    """Statistics are due while ``close`` runs in a thread of the executor."""
-    threads: set[int] = set()
-
-    class SlowExecutor(ThreadPoolExecutor):
-        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-            def slow_call() -> Any:
-                time.sleep(0.05)
-                return fn(*args, **kwargs)
-
-            return super().submit(slow_call)
-
-    conf = {
-        "bootstrap.servers": servers,
-        "statistics.interval.ms": 10,
-        "stats_cb": lambda _: threads.add(threading.get_ident()),
-    }
-    with SlowExecutor() as executor:
-        async with AIOProducer(conf, executor=executor) as producer:
-            await (await producer.produce("t", b"v"))
-    await asyncio.sleep(0)
-    assert threads <= {threading.get_ident()}
