@@ -20,7 +20,6 @@ from kprod.broker.protocol.api_key import ApiKey
 from kprod.errors import (
     BrokerError,
     BufferFullError,
-    InvalidTopicError,
     KprodTimeoutError,
     PartitionError,
     ProducerClosedError,
@@ -211,19 +210,6 @@ async def test_a_lookup_that_cannot_succeed_raises_immediately(native: KafkaProd
         await lookups.find("no name of a topic", None, LONG)
     with pytest.raises(PartitionError):
         await lookups.find("found-0", 7, LONG)
-
-
-@pytest.mark.parametrize("call", ["partitions_for", "send"])
-@pytest.mark.parametrize("kind", [AIOKafkaProducer, Producer])
-async def test_a_topic_that_is_not_utf_8_is_not_looked_up(
-    servers: str, kind: Any, call: str
-) -> None:
-    own = {"partitioner": lambda key, every, available: 0}  # looks the topic up first
-    async with kind(bootstrap_servers=servers, **own) as producer:
-        args = ("\ud800", b"v") if call == "send" else ("\ud800",)
-        with pytest.raises(InvalidTopicError):
-            await getattr(producer, call)(*args)
-        await producer.send_and_wait("t", b"v")
 
 
 async def test_closing_the_producer_ends_lookups() -> None:

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import aiokafka.errors as aiokafka_errors
 import pytest
 
-from kprod import KafkaProducer
 from kprod.aio import AIOKafkaProducer
 from kprod.aio.aiokafka_producer import RecordMetadata
-from kprod.aio.queueing import Queueing, Record
 from kprod.aio.record_batch import RecordBatch, first_stored
 from kprod.broker import EmbeddedBroker
 from kprod.broker.faults import Fault
 from kprod.broker.protocol.api_key import ApiKey
-from kprod.errors import BrokerError, ProducerClosedError
+from kprod.errors import BrokerError
 from kprod.types import Persisted
 from kprod_ext import RecordClock, batch_size_upper_bound
-from kprod_ext.aio import MOST, OutcomeNotifier
+from kprod_ext.aio import MOST
 from tests.integration.aio.conftest import Make
 
 BROKER = {"topics": {"t": 2}}
@@ -208,22 +205,6 @@ async def test_stop_and_flush_wait_for_whole_batches(broker: EmbeddedBroker, mak
     assert [r.value for r in broker.records("t")] == NUMBERS * 2
 
 
-async def test_a_split_batch_fails_if_one_part_fails(broker: EmbeddedBroker, make: Make) -> None:
-    async with make(enable_idempotence=True, linger_ms=60_000) as producer:
-        await producer.partitions_for("t")
-        batch = producer.create_batch()
-        for number in NUMBERS[:10]:
-            assert batch.append(key=None, value=number * 100, timestamp=None)
-        broker.faults.add(Fault(api=ApiKey.PRODUCE, error=TOO_LARGE, times=1))
-        broker.faults.add(Fault(api=ApiKey.PRODUCE, error=DENIED, after=1, times=5))
-        future = await producer.send_batch(batch, "t", partition=0)
-        await producer.flush()
-        with pytest.raises(aiokafka_errors.TopicAuthorizationFailedError) as caught:
-            await future
-        assert caught.value.persisted is Persisted.MAYBE
-    assert len(broker.records("t")) == 5
-
-
 @pytest.mark.parametrize("begun", [False, True])
 async def test_a_partly_cancelled_batch_is_not_committed(
     broker: EmbeddedBroker, make: Make, begun: bool
@@ -293,54 +274,6 @@ async def test_stop_and_flush_return_while_a_task_sends_batches(make: Make, call
             sending.cancel()
         with suppress(asyncio.CancelledError, aiokafka_errors.KafkaError):
             await sending
-
-
-def test_a_batch_of_a_closed_loop_does_not_block_another_loop(broker: EmbeddedBroker) -> None:
-    native = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, max_block_ms=0)
-    queue = Queueing(native, 30.0, partial(OutcomeNotifier, renews=True))
-    records = [Record("t", number, partition=0) for number in NUMBERS]
-    loop = asyncio.new_event_loop()
-    loop.set_exception_handler(lambda *_: None)  # it would log pending tasks
-    loop.run_until_complete(queue.topic("t", 30.0))
-    _, rest = loop.run_until_complete(queue.put_batch(records, 100))
-    assert rest is not None
-    loop.close()
-
-    async def main() -> None:
-        await asyncio.wait_for(queue.rests_queued(), 20)
-        for number in NUMBERS[:100]:
-            await asyncio.wait_for(queue.put(Record("t", number, partition=1)), 20)
-        await queue.elsewhere(partial(native.close, 30), "close")
-
-    asyncio.run(main())
-    assert [r.value for r in broker.records("t")][-100:] == NUMBERS[:100]
-
-
-class Closing(KafkaProducer):
-    """Is closed after three records."""
-
-    left = 3
-
-    def send(self, *args: Any, **kwargs: Any) -> Any:
-        if not self.left:
-            raise ProducerClosedError("closed")
-        self.left -= 1
-        return super().send(*args, **kwargs)
-
-
-async def test_the_future_raises_a_failure_after_the_first_record(broker: EmbeddedBroker) -> None:
-    native = Closing(bootstrap_servers=broker.bootstrap_servers, max_block_ms=0)
-    queue = Queueing(native, 30.0, partial(OutcomeNotifier, renews=True))
-    records = [Record("t", b"%d" % number, partition=0) for number in range(5)]
-    queued, rest = await queue.put_batch(records, 100)
-    assert len(queued) == 3
-    assert rest is not None
-    with pytest.raises(ProducerClosedError):
-        await rest
-    with pytest.raises(ProducerClosedError):
-        await queue.put_batch(records, 100)
-    await queue.elsewhere(partial(native.close, 30), "close")
-    assert len(broker.records("t")) == 3
 
 
 def test_the_error_of_a_batch_says_whether_any_record_may_be_stored() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from typing import Any
 
 import pytest
 
-from kprod.buffer.delivery import SLICE, BatchDelivery, WaitingTasks
+from kprod.buffer.delivery import BatchDelivery
 from kprod.clock import SystemClock
 from kprod.types import TopicPartition
 from kprod_ext.aio import LONGEST_QUEUEING, MOST, TURN, LoopTurns, OutcomeNotifier, SentRecord
@@ -189,34 +189,6 @@ def test_callbacks_run_in_the_loop_in_their_contexts_even_if_one_fails(renews: b
     asyncio.run(main())
 
 
-def test_other_callbacks_still_run_after_one_that_stops_the_loop(renews: bool) -> None:
-    """As ``asyncio.run`` does, the loop is run again to end the remaining tasks."""
-    called: list[Any] = []
-    batches: list[Batch] = []
-
-    def stop(_: Any) -> None:
-        raise SystemExit
-
-    async def main() -> None:
-        batch = Batch(1, renews=renews)
-        batches.append(batch)
-        for callback in (stop, called.append, stop, called.append):
-            batch.records[0].add_done_callback(callback)
-        batch.end()
-        await asyncio.sleep(LONG)
-
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(main())
-    for _ in range(2):
-        with pytest.raises(SystemExit):
-            loop.run_until_complete(task)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        loop.run_until_complete(task)
-    loop.close()
-    assert called == 2 * batches[0].records
-
-
 @in_a_loop
 async def test_other_threads_and_loops_can_wait_for_a_record() -> None:
     batch = Batch(1)
@@ -327,36 +299,3 @@ def test_slow_sends_lower_the_limit_per_iteration() -> None:
             await turns.wait()
 
     assert max(asyncio.run(admitted(send, 300))) <= TURN
-
-
-def test_a_large_batch_wakes_waiting_tasks_in_slices() -> None:
-    async def main() -> list[int]:
-        loop, woken, by_iteration = asyncio.get_running_loop(), 0, []
-        batch = WaitingTasks(loop)
-
-        async def wait() -> None:
-            nonlocal woken
-            await _Waited(batch)
-            woken += 1
-
-        tasks = [asyncio.create_task(wait()) for _ in range(3 * SLICE)]
-        await asyncio.sleep(0)
-        threading.Thread(target=batch.ring).start()
-        while woken < len(tasks):
-            before = woken
-            await asyncio.sleep(0)
-            by_iteration.append(woken - before)
-        await asyncio.gather(*tasks)
-        return by_iteration
-
-    by_iteration = asyncio.run(main())
-    assert max(by_iteration) == SLICE
-    assert sum(by_iteration) == 3 * SLICE
-
-
-class _Waited:
-    def __init__(self, batch: WaitingTasks) -> None:
-        self._batch = batch
-
-    def __await__(self) -> Generator[Any, None, None]:
-        yield from self._batch.wait()
