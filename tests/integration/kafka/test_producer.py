@@ -221,24 +221,6 @@ def test_waiting_in_a_callback_raises_a_timeout_error(producer: KafkaProducer) -
     assert len(caught) == 1
 
 
-def test_serializers_are_closed_if_a_callback_closes_the_producer(servers: str) -> None:
-    closed, returned = threading.Event(), threading.Event()
-
-    class Closable(JsonSerializer):
-        def close(self) -> None:
-            closed.set()
-
-    producer = KafkaProducer(bootstrap_servers=servers, value_serializer=Closable())
-
-    def close(_: object) -> None:
-        producer.close()
-        returned.set()
-
-    producer.send("t", 7).add_callback(close)
-    assert returned.wait(30)
-    assert closed.is_set()
-
-
 def test_an_invalid_timeout_raises_a_type_error(producer: KafkaProducer) -> None:
     future = producer.send("t", b"v")
     with pytest.raises(TypeError):

@@ -78,24 +78,6 @@ def test_threads_can_add_records_of_different_batches() -> None:
     assert (served + reports.serve(), reports.waiting) == (2 * 10_000 * THREADS, 0)
 
 
-def test_threads_can_wait_while_others_add_calls() -> None:
-    reports = new_reports()
-
-    def wait_often(times: int) -> None:
-        for _ in range(times):
-            reports.wait(1e-6)
-
-    def add_calls(times: int) -> None:
-        for _ in range(times):
-            reports.call_soon(lambda: None)
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        work = (wait_often, add_calls)
-        for call in [pool.submit(work[n % 2], 10_000) for n in range(THREADS)]:
-            call.result(LONG)
-    assert reports.serve() == 10_000 * THREADS // 2
-
-
 class HeldCallbacks:
     """Callbacks on hold, as while the sender completes the last batches."""
 

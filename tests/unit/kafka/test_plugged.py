@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import tracemalloc
 import warnings
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from kprod.cluster.snapshot import ClusterSnapshot, PartitionInfo, Partitions, TopicInfo
 from kprod.errors import PartitionError
-from kprod.kafka import KafkaProducer, murmur2, partitioner
+from kprod.kafka import KafkaProducer, murmur2
 from kprod.kafka.partitioner import (
     Cluster,
     DefaultPartitioner,
@@ -150,23 +149,6 @@ def test_records_without_a_key_stick_to_a_partition_with_a_leader() -> None:
     assert sticky.partition("t", None, None, None, b"v", CLUSTER) == 2 - first
     with pytest.raises(ValueError, match="not found"):
         sticky.partition("unknown", None, None, None, b"v", CLUSTER)
-
-
-def test_a_sticky_partitioner_forgets_deleted_topics() -> None:
-    sticky = StickyPartitioner()
-    names = [f"of-one-hour-{number}" for number in range(5_000)]
-    tracemalloc.start()
-    try:
-        for name in names:
-            only = Cluster(ClusterSnapshot(topics={name: TopicInfo(name, None, PARTITIONS)}))
-            assert sticky.partition(name, None, None, None, b"v", only) in (0, 2)
-        snapshot = tracemalloc.take_snapshot()
-    finally:
-        tracemalloc.stop()
-    # Only its own allocations: other threads allocate as well.
-    own = snapshot.filter_traces([tracemalloc.Filter(True, partitioner.__file__)])
-    kept = sum(trace.size for trace in own.traces)
-    assert kept < 50_000  # a dict with all of them alone takes 295 kB
 
 
 def test_serializers_and_partitioners_are_instances_of_the_original_classes() -> None:
