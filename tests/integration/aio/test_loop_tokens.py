@@ -48,12 +48,14 @@ def options(broker: EmbeddedBroker, provider: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("only_function", [False, True])
 @pytest.mark.parametrize("producer_class", [AIOKafkaProducer, Producer])
 async def test_a_token_coroutine_runs_in_the_applications_loop(
-    broker: EmbeddedBroker, producer_class: Callable[..., Any]
+    broker: EmbeddedBroker, producer_class: Callable[..., Any], only_function: bool
 ) -> None:
     provider = Provider()
-    async with producer_class(**options(broker, provider)) as producer:
+    given = provider.token if only_function else provider
+    async with producer_class(**options(broker, given)) as producer:
         await asyncio.wait_for(producer.send_and_wait("t", b"v"), 30)
     assert set(provider.loops) == {asyncio.get_running_loop()}
 
@@ -73,14 +75,6 @@ def test_a_producer_without_a_running_loop_fetches_tokens_in_its_own(
     assert provider.loops
 
 
-async def test_a_coroutine_function_is_accepted_as_token_provider(broker: EmbeddedBroker) -> None:
-    async def token() -> str:
-        return unsigned_token()
-
-    async with AIOKafkaProducer(**options(broker, token)) as producer:
-        await asyncio.wait_for(producer.send_and_wait("t", b"v"), 30)
-
-
 async def test_an_error_of_the_token_provider_fails_the_login_without_its_message(
     broker: EmbeddedBroker,
 ) -> None:
@@ -93,18 +87,6 @@ async def test_an_error_of_the_token_provider_fails_the_login_without_its_messag
         await producer.start()
     await producer.stop()
     assert "canary" not in str(caught.value)
-
-
-async def test_a_timeout_error_of_the_provider_is_passed_on() -> None:
-    """For example when aiohttp times out first."""
-
-    class Slow(Provider):
-        async def token(self) -> str:
-            raise TimeoutError("the issuer")
-
-    tokens = LoopTokens(Slow(), asyncio.get_running_loop())
-    with pytest.raises(TimeoutError, match="the issuer"):
-        await asyncio.to_thread(tokens.token)
 
 
 def test_fetching_a_token_in_a_closed_loop_raises() -> None:

@@ -17,7 +17,7 @@ import pytest
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.broker.network.listener import Listener
 from kprod.confluent import AIOProducer, KafkaError, KafkaException, TopicPartition
-from kprod.types import ProducerRecord
+from tests.integration.aio.test_producer import RecordingInterceptor
 from tests.integration.confluent.test_producer import LONG
 from tests.support.ports import free_port
 
@@ -67,29 +67,14 @@ async def test_records_of_many_tasks_keep_the_order_of_their_calls(queue_limit: 
         assert [int(record.value or b"") for record in broker.records("ordered")] == [*range(1400)]
 
 
-class RecordingInterceptor:
-    """An interceptor that keeps the first bytes of each record."""
-
-    def __init__(self) -> None:
-        self.sent: list[bytes] = []
-        self.failed: list[bytes] = []
-
-    def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        self.sent.append(record.value[:4])
-        return record
-
-    def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:
-        self.failed.append(record.value[:4])
-
-
 async def test_interceptors_are_called_once_for_a_record_that_waits_for_memory() -> None:
-    interceptor, slow = RecordingInterceptor(), Fault(api=ApiKey.PRODUCE, delay=0.2, times=3)
+    recorder, slow = RecordingInterceptor(), Fault(api=ApiKey.PRODUCE, delay=0.2, times=3)
     values = [b"%04d" % number + bytes(size) for number in range(100) for size in (1000, 20_000)]
     with EmbeddedBroker(topics={"t": 1}) as broker, broker.faults.active(slow):
         small = {
             "batch.size": 16_384,
             "queue.buffering.max.kbytes": 64,
-            "interceptors": [interceptor],
+            "interceptors": [recorder],
         }
         conf = {"bootstrap.servers": broker.bootstrap_servers, **small}
         async with AIOProducer(conf) as producer:
@@ -98,8 +83,7 @@ async def test_interceptors_are_called_once_for_a_record_that_waits_for_memory()
             with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
                 await (await producer.produce("t", bytes(100_000)))
         assert [record.value for record in broker.records("t")] == values
-    assert interceptor.sent == [*(value[:4] for value in values), bytes(4)]
-    assert interceptor.failed == [bytes(4)]
+    assert (recorder.seen, recorder.failed) == (len(values) + 1, 1)
 
 
 async def test_close_refuses_new_records_and_concurrent_closes_wait(servers: str) -> None:

@@ -187,11 +187,6 @@ def test_the_constructor_raises_without_a_valid_token(callback: Callable[[Any], 
     assert "42" not in str(caught.value)
 
 
-def test_oauth_cb_must_be_callable() -> None:
-    with pytest.raises(TypeError, match="oauth_cb"):
-        Producer({**OPTIONS, "oauth_cb": "token"})
-
-
 def test_a_token_is_replaced_before_it_expires(clock: FakeClock) -> None:
     names, more = iter("abc"), ("alice", {"logicalCluster": "lkc-1"})
     tokens = OAuthTokens(

@@ -17,18 +17,11 @@ import pytest
 from kprod.admin import read_topic
 from kprod.broker import ApiKey, Authentication, EmbeddedBroker, Fault
 from kprod.broker.network.listener import Listener
-from kprod.cluster.snapshot import TopicInfo
 from kprod.confluent import KafkaError, KafkaException, Message, Producer
-from kprod.confluent.unassigned import Unassigned, UnassignedRecords
-from kprod.errors import KprodError
-from kprod.intake.attempts import Attempts
-from kprod.producer import KafkaProducer
 from kprod.transport.tcp import TcpBackend
 from kprod.types import ProducerRecord
 from tests.integration.confluent.test_producer import LONG, Reports, new_producer
 from tests.support.committed_records import committed
-from tests.support.interruption import interruptible, repeat_until_interrupted
-from tests.support.ports import free_port
 from tests.support.programs import run_python
 
 BROKER = {"topics": {"t": 1}, "auto_create_topics": False}
@@ -131,33 +124,6 @@ def test_a_record_whose_topic_appears_during_close_is_reported() -> None:
                 assert len(reports.stored) + len(reports.failed) == len(topics)
     finally:
         sys.setswitchinterval(interval)
-
-
-def test_an_interrupted_call_never_blocks_metadata_updates() -> None:
-    """The sender thread reports each response and would block forever on a lock left held."""
-    failed: list[Unassigned] = []
-
-    def attempts(record: Unassigned, _topic: TopicInfo) -> Attempts:
-        return Attempts(native, (record.topic,))
-
-    with KafkaProducer(bootstrap_servers=f"127.0.0.1:{free_port()}") as native:
-        records = UnassignedRecords(
-            native, attempts, lambda *_: None, lambda record, _: failed.append(record), LONG
-        )
-        with interruptible():
-            for number in range(1000):
-                repeat_until_interrupted(
-                    lambda: records.purge(KprodError("given up")), 0.0002 + number * 1e-7
-                )
-                reporter = threading.Thread(
-                    target=native.metadata.connection_failed,
-                    args=("127.0.0.1", KprodError("no broker")),
-                    daemon=True,
-                )
-                reporter.start()
-                reporter.join(LONG)
-                assert not reporter.is_alive(), "an interrupted call left a lock held"
-    assert failed == []
 
 
 def test_a_key_keeps_its_partition_if_the_topic_appears_during_the_lookup() -> None:

@@ -228,22 +228,14 @@ def served_by(name: str) -> Callable[[Any, str], Any]:
     return run
 
 
-def fenced(when: str) -> Callable[[Any, str], Any]:
-    """A new producer of the same id, before or after the record; then calls of the old one."""
-
-    def run(module: Any, servers: str) -> Any:
-        name = f"{module.__name__}-{time.time_ns()}"
-        older = in_transaction(module, servers, name)
-        if when == "after the record":
-            older.produce("t", b"value")
-            older.flush(LONG)
-        newer = new_producer(module, servers, transactional_id=name)
-        newer.init_transactions(LONG)
-        if when == "before the record":
-            older.produce("t", b"value")
-        return [outcome(CALLS["commit"], older) for _ in range(2)]
-
-    return run
+def fenced(module: Any, servers: str) -> Any:
+    """Commits of a producer after another one of the same id has begun."""
+    name = f"{module.__name__}-{time.time_ns()}"
+    older = in_transaction(module, servers, name)
+    newer = new_producer(module, servers, transactional_id=name)
+    newer.init_transactions(LONG)
+    older.produce("t", b"value")
+    return [outcome(CALLS["commit"], older) for _ in range(2)]
 
 
 def close_in_transaction(module: Any, servers: str) -> Any:
@@ -284,7 +276,6 @@ INSIDE: dict[str, tuple[Any, Any, str]] = {
     "abort": (WAITS, [STATE, "0", 3], DEADLOCK),
 }
 PURGED = [["_PURGE_QUEUE", True]] * 2
-FENCED = "KafkaException _FENCED fatal"
 
 ROWS = [
     *(
@@ -348,8 +339,7 @@ ROWS = [
     Row("commit runs callbacks", served_by("commit"), ["None", [[None, True]] * 2, 0]),
     Row("abort runs callbacks", served_by("abort"), ["None", PURGED, 0]),
     Row("send_offsets runs none", served_by("send_offsets"), ["None", [], 2]),
-    Row("fenced before the record", fenced("before the record"), [FENCED, FENCED]),
-    Row("fenced after the record", fenced("after the record"), [FENCED, FENCED]),
+    Row("fenced", fenced, ["KafkaException _FENCED fatal"] * 2),
     Row("close in a transaction", close_in_transaction, ["True", ["_PURGE_QUEUE"] * 2]),
 ]
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import wraps
 from typing import Any
 
 import pytest
 
-from kprod.buffer.delivery import BatchDelivery
+from kprod.buffer.delivery import SLICE, BatchDelivery, in_slices
 from kprod.clock import SystemClock
 from kprod.types import TopicPartition
 from kprod_ext.aio import LONGEST_QUEUEING, MOST, TURN, LoopTurns, OutcomeNotifier, SentRecord
@@ -299,3 +300,19 @@ def test_slow_sends_lower_the_limit_per_iteration() -> None:
             await turns.wait()
 
     assert max(asyncio.run(admitted(send, 300))) <= TURN
+
+
+@in_a_loop
+async def test_the_tasks_of_a_large_batch_are_woken_in_slices() -> None:
+    iteration, steps = 0, list[int]()
+
+    def work() -> Iterator[None]:
+        for _ in range(3 * SLICE):
+            steps.append(iteration)
+            yield
+
+    in_slices(asyncio.get_running_loop(), work())
+    while len(steps) < 3 * SLICE:
+        await asyncio.sleep(0)
+        iteration += 1
+    assert max(Counter(steps).values()) == SLICE
