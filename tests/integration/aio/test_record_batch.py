@@ -31,20 +31,6 @@ def new_batch(limit: int = 1_000) -> RecordBatch:
     return RecordBatch(limit, RecordClock(lambda: 7))
 
 
-async def test_timestamps_never_decrease_between_a_batch_and_a_record(
-    broker: EmbeddedBroker, make: Make
-) -> None:
-    async with make() as producer:
-        for _ in range(500):
-            batch = producer.create_batch()
-            batch.append(key=None, value=b"batched", timestamp=None)
-            await producer.send_batch(batch, "t", partition=0)
-            await producer.send("t", b"sent", partition=0)
-    stamps = [record.timestamp for record in broker.records("t")]
-    assert len(stamps) == 1_000
-    assert stamps == sorted(stamps)
-
-
 def test_the_size_of_a_batch_is_the_upper_bound_of_its_records() -> None:
     batch = new_batch()
     empty = batch.size()
