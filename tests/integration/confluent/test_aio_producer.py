@@ -254,3 +254,17 @@ def test_signatures_equal_those_of_confluent_kafka() -> None:
     for name, call in vars(original).items():
         if not name.startswith("_") and inspect.iscoroutinefunction(call):
             assert inspect.iscoroutinefunction(getattr(AIOProducer, name)), name
+
+
+async def test_callbacks_run_in_the_loop_during_close(servers: str) -> None:
+    threads: set[int] = set()
+    conf = {
+        "bootstrap.servers": servers,
+        "statistics.interval.ms": 1,
+        "stats_cb": lambda _: threads.add(threading.get_ident()),
+    }
+    for _ in range(20):  # until statistics are due in the thread that closes
+        async with AIOProducer(conf) as producer:
+            await (await producer.produce("t", b"v"))
+    await asyncio.sleep(0)
+    assert threads == {threading.get_ident()}
