@@ -191,6 +191,37 @@ async def test_stop_and_flush_wait_for_whole_batches(broker: EmbeddedBroker, mak
     assert [r.value for r in broker.records("t")] == NUMBERS * 2
 
 
+async def test_a_split_batch_fails_if_one_part_fails(broker: EmbeddedBroker, make: Make) -> None:
+    async with make(enable_idempotence=True, linger_ms=60_000) as producer:
+        await producer.partitions_for("t")
+        batch = producer.create_batch()
+        for number in NUMBERS[:10]:
+            assert batch.append(key=None, value=number * 100, timestamp=None)
+        broker.faults.add(Fault(api=ApiKey.PRODUCE, error=TOO_LARGE, times=1))
+        broker.faults.add(Fault(api=ApiKey.PRODUCE, error=DENIED, after=1, times=5))
+        future = await producer.send_batch(batch, "t", partition=0)
+        await producer.flush()
+        with pytest.raises(aiokafka_errors.TopicAuthorizationFailedError) as caught:
+            await future
+        assert caught.value.persisted is Persisted.MAYBE
+    assert len(broker.records("t")) == 5
+
+
+async def test_the_future_of_a_batch_fails_if_its_rest_is_refused(
+    broker: EmbeddedBroker, make: Make
+) -> None:
+    producer = make(max_batch_size=500_000)
+    await producer.partitions_for("t")
+    future = await producer.send_batch(large(producer), "t", partition=0)
+    native = producer.__kprod_producer__
+    assert native is not None
+    native.close()  # blocks the loop, so that no more is queued
+    with pytest.raises(aiokafka_errors.ProducerClosed):
+        await future
+    assert 0 < len(broker.records("t")) < MANY
+    await producer.stop()
+
+
 @pytest.mark.parametrize("begun", [False, True])
 async def test_a_partly_cancelled_batch_is_not_committed(
     broker: EmbeddedBroker, make: Make, begun: bool

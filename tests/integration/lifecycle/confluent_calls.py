@@ -186,6 +186,20 @@ def close_under_load(module: Any, servers: str) -> Any:
     return [closed, refused, next(accepted) == next(reported)]
 
 
+def produced_again(module: Any, servers: str) -> Any:
+    """A callback run by ``close`` produces its record again, three times."""
+    producer = new_producer(module, servers)
+    reports: list[bytes] = []
+
+    def report(_error: object, message: Any) -> None:
+        reports.append(message.value())
+        if len(reports) < 4:
+            producer.produce("t", b"again", on_delivery=report)
+
+    producer.produce("t", b"first", on_delivery=report)
+    return [outcome(producer.close), len(reports)]
+
+
 def raising(name: str) -> Callable[[Any, str], Any]:
     """Three callbacks that raise: outcome of the call and of the following ``close``."""
 
@@ -292,6 +306,7 @@ ROWS = [
         [STATE, "True", 3],
         DEADLOCK,
     ),
+    Row("produced again by on_delivery of close", produced_again, ["True", 4]),
     Row(
         "begin inside on_delivery of commit",
         inside("begin_transaction", "commit"),
