@@ -100,22 +100,6 @@ async def test_waiters_keep_waiting_if_the_first_found_no_memory() -> None:
     await asyncio.wait_for(asyncio.gather(*others), 60)
 
 
-def test_waiters_of_a_closed_loop_are_dropped() -> None:
-    waiters = MemoryWaiters(lambda: None)
-
-    async def left_behind() -> None:
-        wait = asyncio.ensure_future(waiters.wait(asyncio.get_running_loop().time() + 60))
-        await asyncio.sleep(0)
-        assert not wait.done()
-
-    async def in_another() -> None:
-        assert not waiters
-        await asyncio.wait_for(waiters.wait(asyncio.get_running_loop().time() + 60), 60)
-
-    asyncio.run(left_behind())
-    asyncio.run(in_another())
-
-
 @pytest.mark.parametrize("kind", one_of(Producer, AIOKafkaProducer))
 async def test_tasks_get_memory_in_the_order_of_their_calls(kind: Any) -> None:
     """Tasks woken by a topic look-up do not overtake those waiting for memory."""

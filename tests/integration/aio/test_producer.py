@@ -153,25 +153,17 @@ async def test_interceptors_are_called_once_per_record_despite_retries(servers: 
     assert (recorder.seen, recorder.failed, errors) == (10, 0, [])
 
 
-class Renaming(RecordingInterceptor):
+def renaming(topic: str) -> Any:
     """An interceptor that sends records to another topic."""
-
-    def __init__(self, topic: str) -> None:
-        super().__init__()
-        self.topic = topic
-
-    def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        return replace(super().on_send(record), topic=self.topic)
+    return SimpleNamespace(on_send=lambda record: replace(record, topic=topic))
 
 
 async def test_an_interceptor_may_change_the_topic() -> None:
     with EmbeddedBroker(topics={"t": 1, "other": 1}, auto_create_topics=False) as broker:
         options: Any = {"bootstrap_servers": broker.bootstrap_servers, "max_block_ms": 300}
-        renaming = Renaming("other")
-        async with Producer(**options, interceptors=[renaming]) as producer:
-            stored = await producer.send_and_wait("no-such-topic", b"v")
-            assert (stored.topic, renaming.seen) == ("other", 1)
-        async with Producer(**options, interceptors=[Renaming("missing")]) as producer:
+        async with Producer(**options, interceptors=[renaming("other")]) as producer:
+            assert (await producer.send_and_wait("no-such-topic", b"v")).topic == "other"
+        async with Producer(**options, interceptors=[renaming("missing")]) as producer:
             await until_known(producer, "t")
             with pytest.raises(KprodError, match="missing"):
                 await asyncio.wait_for(producer.send("t", b"v"), LONG)

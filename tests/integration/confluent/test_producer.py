@@ -209,17 +209,6 @@ def test_an_interrupted_flush_loses_no_report() -> None:
     assert reports.codes == [None, None]
 
 
-def test_close_waits_for_its_timeout_once(broker: EmbeddedBroker) -> None:
-    """The response comes after the timeout, but before twice the timeout."""
-    reports = Reports()
-    producer = new_producer(broker)
-    producer.list_topics("t", LONG)
-    with broker.faults.active(Fault(api=ApiKey.PRODUCE, delay=3.2)):
-        producer.produce("t", "value", on_delivery=reports)
-        assert producer.close(2)
-    assert reports.codes == ["_PURGE_INFLIGHT"]
-
-
 @pytest.mark.parametrize(
     ("topic", "partition", "code"),
     [
