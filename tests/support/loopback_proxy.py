@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, Self
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -102,9 +102,13 @@ class LoopbackProxy(ABC):
             await close_streams(server.writer, client.writer)
 
 
-async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+async def copy(
+    source: asyncio.StreamReader,
+    target: asyncio.StreamWriter,
+    change: Callable[[bytes], bytes] = bytes,
+) -> None:
     while chunk := await source.read(65_536):
-        await write(target, chunk)
+        await write(target, change(chunk))
 
 
 async def read_frame(source: asyncio.StreamReader) -> bytes:

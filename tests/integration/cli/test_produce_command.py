@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from kprod.admin import read_topic
 from kprod.broker import ApiKey, EmbeddedBroker, Fault
 from kprod.cli.app import app
 from kprod.records.record_batch import StoredRecord
-from tests.integration.cli.processes import process_tree
+from tests.integration.cli.processes import ignored_interrupts, process_tree
 from tests.support.tier import one_of
 from tests.support.waiting import await_true
 
@@ -160,6 +161,23 @@ def test_complete_lines_are_sent_if_reading_the_input_fails(servers: str) -> Non
         "line 3: stopped before its end; it is not sent\n"
         "2 delivered, 1 failed\n"
     )
+
+
+def test_an_ignored_interrupt_stays_ignored(servers: str) -> None:
+    """As after ``trap '' INT`` or for ``command &`` in a script."""
+    arguments = ("produce", "--topic", "ignored", "--bootstrap-servers", servers)
+    with ignored_interrupts(), process_tree(*arguments) as process:
+        await_true(lambda: catches(process.command.pid, signal.SIGTERM))
+        process.command.send_signal(signal.SIGINT)
+        _out, err = process.command.communicate("a\nb\n", timeout=300)
+    assert (process.command.returncode, err) == (0, "2 delivered, 0 failed\n")
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for the signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (caught,) = re.findall(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return bool(int(caught, 16) >> (number - 1) & 1)
 
 
 @pytest.mark.parametrize("line", ["text", "[" * 100_000, '{"value": 1, "partition": 9}'])

@@ -8,7 +8,8 @@ import pty
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -17,15 +18,17 @@ from kprod import KafkaProducer
 from kprod.broker import EmbeddedBroker
 from kprod.cli.app import app
 from kprod.cli.terminal import json_text, shown
+from tests.support.loopback_proxy import LoopbackProxy, Streams, copy
 
 MALICIOUS = "a\x1b[2J\nfake  Ongoing\x9b31m\u202etxt"
+HARMLESS = "h" * len(MALICIOUS.encode())
 ESCAPED = r"a\x1b[2J\nfake  Ongoing\x9b31m\u202etxt"
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
     """A broker with a malicious record and open transaction."""
-    with EmbeddedBroker(topics={"t": 1}) as running:
+    with EmbeddedBroker(topics={"t": 1, HARMLESS: 1}) as running:
         servers = running.bootstrap_servers
         with KafkaProducer(bootstrap_servers=servers) as producer:
             producer.send(
@@ -40,7 +43,7 @@ def broker() -> Iterator[EmbeddedBroker]:
             yield running
 
 
-def on_terminal(broker: EmbeddedBroker, *arguments: str, answer: str = "") -> str:
+def on_terminal(broker: EmbeddedBroker | Renaming, *arguments: str, answer: str = "") -> str:
     """The output of a command on a terminal, stdout and stderr."""
     controller, terminal = pty.openpty()
     command = [sys.executable, "-m", "kprod", *arguments]
@@ -67,7 +70,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def in_pipe(broker: EmbeddedBroker, *arguments: str) -> bytes:
+def in_pipe(broker: EmbeddedBroker | Renaming, *arguments: str) -> bytes:
     where = ["--bootstrap-servers", f"127.0.0.1:{broker.port}"]
     ran = CliRunner().invoke(app, [*arguments, *where])
     assert ran.exit_code == 0, ran.output
@@ -82,6 +85,29 @@ def test_control_characters_in_transactional_ids_are_escaped(broker: EmbeddedBro
         assert text.replace("\n", "").isprintable()
         assert in_pipe(broker, "transactions", *command).startswith(MALICIOUS.encode())
     assert on_terminal(broker, "transactions", "list", "--raw").startswith(MALICIOUS)
+
+
+class Renaming(LoopbackProxy):
+    """A proxy that renames a topic to a name that Kafka does not allow."""
+
+    def ways(self, client: Streams, server: Streams) -> list[Coroutine[Any, Any, None]]:
+        def change(chunk: bytes) -> bytes:
+            return chunk.replace(HARMLESS.encode(), MALICIOUS.encode())
+
+        return [
+            copy(client.reader, server.writer, change),
+            copy(server.reader, client.writer, change),
+        ]
+
+
+def test_control_characters_in_topic_names_are_escaped(broker: EmbeddedBroker) -> None:
+    with Renaming(broker.port) as cluster:
+        text = on_terminal(cluster, "topics", "list")
+        assert text.startswith(ESCAPED)
+        assert text.replace("\n", "").isprintable()
+        assert in_pipe(cluster, "topics", "list").startswith(ESCAPED.encode())
+    text = on_terminal(broker, "topics", "describe", MALICIOUS)
+    assert text.replace("\n", "").isprintable()
 
 
 @pytest.mark.full
