@@ -228,7 +228,7 @@ class PartitionSet:
     # What happened --------------------------------------------------------------------------------
 
     def check(self, snapshot: ClusterSnapshot, now: float) -> None:
-        """Look at partitions to which something has happened.
+        """Check the partitions that have changed.
 
         The brokers in ``ready`` then have those that are ready.
         """
@@ -244,7 +244,7 @@ class PartitionSet:
             for partition in list(self.lingering):
                 partition.move(READY)
         if self.accumulator.changed:
-            self._take_noted(now)
+            self._take_changed(now)
 
     def expedited(self) -> bool:
         """True if no batch may linger now."""
@@ -258,9 +258,9 @@ class PartitionSet:
             if tp in self._known:
                 self._known[tp].go_on()
 
-    def _take_noted(self, now: float) -> None:
+    def _take_changed(self, now: float) -> None:
         changed = self.accumulator.changed
-        # A fixed number: callers note queues meanwhile, and would keep the sender in this loop.
+        # A fixed number: callers add queues meanwhile, and would keep the sender in this loop.
         for left in range(len(changed) - 1, -1, -1):
             queue = changed.popleft()
             if left and changed[0] is queue:
@@ -276,7 +276,7 @@ class PartitionSet:
 
     def take_queued(self, now: float) -> list[ProducerBatch]:
         """Remove all queued batches, and return them."""
-        self._take_noted(now)
+        self._take_changed(now)
         return [batch for each in list(self._waiting()) for batch in each.take_queued(now)]
 
     def withdraw(

@@ -9,6 +9,7 @@ import json
 import secrets
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -42,16 +43,16 @@ TokenCheck: TypeAlias = Callable[[str], Grant]
 """Validates an OAUTHBEARER token and returns its grant. Raises ``Refused``."""
 
 
-class Exchange:
+class Exchange(ABC):
     """The messages of one login. ``principal`` and ``expires`` are valid once ``done`` is true."""
 
     done = False
     principal = ""
     expires: float | None = None
 
+    @abstractmethod
     def step(self, message: bytes) -> bytes:
         """Return the answer to the client's message. Raises ``Refused``."""
-        raise NotImplementedError
 
 
 @dataclass(slots=True)
