@@ -1,10 +1,11 @@
 """Draw mutants of kprod by a seed, and report which of them the tests kill.
 
-``python -m tests.mutants --seed 1 --count 400`` works in a copy of the checkout, and stores each
+``python -m tests.mutants --seed 1 --count 400`` works in copies of the checkout, and stores each
 result below ``build/mutants``: an interrupted run continues. A mutant passes the stages until one
-kills it; otherwise it is "alive". Stage ``covering`` runs the unit, property and simulated tests
-that execute the line, which were recorded before. Stage ``processes`` runs the tests that start
-brokers or Spark. ``--store FILE`` keeps the final report by package.
+kills it; otherwise it is "alive". Stage ``cheapest`` runs the tests that execute the line, which
+were recorded before, those that take the least time first and half a minute of them at most. Stage
+``others`` runs the rest of these, and stage ``processes`` the tests that start brokers or Spark.
+``--stages`` runs only some of them. ``--store FILE`` keeps the final report by package.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import itertools
 import json
 import os
+import queue
 import random
 import shutil
 import subprocess
@@ -20,6 +22,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,13 +35,15 @@ PACKAGES = (
     *("sender", "buffer", "wire", "cluster", "intake", "transport"),
     *("schema", "exactly_once", "spark"),
 )
-LONGEST = 1800
-"""Seconds; a mutant with an endless loop is killed by this timeout."""
+LONGEST = 900
+"""Seconds of one stage; a mutant with an endless loop is killed by this timeout."""
+CHEAP = 30.0
+"""Seconds that the tests of stage ``cheapest`` took without a mutant."""
 
-STAGES = "covering", "processes"
-RECORDED = [f"tests/{name}" for name in ("unit", "golden", "property", "simulation")]
-MANY_TESTS = 40
-"""Up to so many tests run in one process."""
+STAGES = "cheapest", "others", "processes"
+RECORDED = [
+    f"tests/{name}" for name in ("unit", "golden", "property", "simulation", "integration", "spark")
+]
 
 
 class Mutant(NamedTuple):
@@ -76,9 +81,9 @@ def drawn(seed: int, count: int) -> list[Mutant]:
     return found
 
 
-def copied() -> Path:
+def copied(number: int) -> Path:
     """A copy of the checkout with its compiled modules."""
-    copy = FOLDER / "checkout"
+    copy = FOLDER / f"checkout-{number}"
     shutil.rmtree(copy, ignore_errors=True)
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
@@ -123,44 +128,50 @@ def recorded(copy: Path, jobs: int) -> Covering:
         options = ["-n", str(jobs), "-p", "tests.mutants.covering"]
         if run(copy, [*options, *RECORDED], {RECORDED_IN: str(place)}) != 0:
             sys.exit("the tests fail without a mutant")
-    return Covering(place)
+    return Covering(place, copy)
 
 
-def result_of(copy: Path, mutant: Mutant, jobs: int, covering: Covering) -> str:
-    """The stage that kills it, or "alive"."""
-    for stage in STAGES:
-        paths, workers = [f"tests/{mutant.processes}"], jobs
-        if stage == "covering":
-            paths = covering.tests(copy / mutant.file, mutant.site.lines)
-            workers = jobs if len(paths) > MANY_TESTS else 0
-        if not paths:
-            continue
-        arguments = ["-x", "-n", str(workers), "--timeout", "120", *paths]
-        if run(copy, arguments, {}) != 0:
-            return stage
-    return "alive"
+def killed_in(stage: str, copy: Path, mutant: Mutant, covering: Covering) -> bool:
+    cheapest, others = covering.tests(mutant.file, mutant.site.lines, CHEAP)
+    paths = {"cheapest": cheapest, "others": others, "processes": [f"tests/{mutant.processes}"]}
+    arguments = ["-x", "--timeout", "60", *paths[stage]]
+    return bool(paths[stage]) and run(copy, arguments, {}) != 0
 
 
-def tried(mutants: list[Mutant], kept: Path, jobs: int) -> Iterator[tuple[Mutant, str]]:
-    """Each mutant with its result; those in ``kept`` are not tested again."""
-    known = {}
+def results_of(
+    mutants: list[Mutant], kept: Path, jobs: int, stages: list[str]
+) -> Iterator[tuple[Mutant, str]]:
+    """Each mutant with the stage that kills it, or "alive"; results in ``kept`` stay."""
+    known: dict[tuple[str, str], bool] = {}
     if kept.exists():
-        known = dict(json.loads(line) for line in kept.read_text().splitlines())
-    copy = copied()
-    covering = recorded(copy, jobs)
+        read = map(json.loads, kept.read_text().splitlines())
+        known = {(mutant, stage): killed for mutant, stage, killed in read}
+    copies: queue.Queue[Path] = queue.Queue()
+    for number in range(jobs):
+        copies.put(copied(number))
+    covering = recorded(copies.queue[0], jobs)
     seconds = itertools.count(int(time.time()))
-    for mutant in mutants:
-        if str(mutant) not in known:
-            place = copy / mutant.file
-            original = place.read_bytes()
-            write(place, mutant.site.applied(original), next(seconds))
-            try:
-                known[str(mutant)] = result_of(copy, mutant, jobs, covering)
-            finally:
-                write(place, original, next(seconds))
-            with kept.open("a") as file:
-                file.write(json.dumps([str(mutant), known[str(mutant)]]) + "\n")
-        yield mutant, known[str(mutant)]
+
+    def result_of(mutant: Mutant) -> str:
+        for stage in stages:
+            if (str(mutant), stage) not in known:
+                copy = copies.get()
+                place = copy / mutant.file
+                original = place.read_bytes()
+                write(place, mutant.site.applied(original), next(seconds))
+                try:
+                    known[str(mutant), stage] = killed_in(stage, copy, mutant, covering)
+                finally:
+                    write(place, original, next(seconds))
+                    copies.put(copy)
+                with kept.open("a") as file:
+                    file.write(json.dumps([str(mutant), stage, known[str(mutant), stage]]) + "\n")
+            if known[str(mutant), stage]:
+                return stage
+        return "alive"
+
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from zip(mutants, pool.map(result_of, mutants), strict=True)
 
 
 def write(place: Path, text: bytes, seconds: int) -> None:
@@ -169,7 +180,7 @@ def write(place: Path, text: bytes, seconds: int) -> None:
     os.utime(place, (seconds, seconds))
 
 
-def report(results: dict[Mutant, str], seed: int) -> dict[str, object]:
+def report(results: dict[Mutant, str], seed: int, stages: list[str]) -> dict[str, object]:
     commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
     by_package: dict[str, Counter[str]] = {package: Counter() for package in PACKAGES}
     for mutant, result in results.items():
@@ -179,7 +190,7 @@ def report(results: dict[Mutant, str], seed: int) -> dict[str, object]:
         "question": "Which share of small mistakes in kprod do the tests notice?",
         "command": f"python -m tests.mutants --seed {seed} --count {len(results)}",
         "commit": commit,
-        "stages": STAGES,
+        "stages": stages,
         "mutants": len(results),
         "killed": len(results) - len(alive),
         "packages": {package: dict(counts) for package, counts in by_package.items()},
@@ -191,17 +202,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=400)
-    parser.add_argument("--jobs", type=int, default=4, help="workers of pytest")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants tested at a time")
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
     parser.add_argument("--store", type=Path, metavar="FILE", help="for the report")
     options = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     kept = FOLDER / f"{options.seed}.jsonl"
     results = {}
     mutants = drawn(options.seed, options.count)
-    for mutant, result in tried(mutants, kept, options.jobs):
+    for mutant, result in results_of(mutants, kept, options.jobs, options.stages):
         print(f"{result:>9}  {mutant}", flush=True)
         results[mutant] = result
-    found = report(results, options.seed)
+    found = report(results, options.seed, options.stages)
     text = json.dumps(found, indent=1) + "\n"
     print(text, end="")
     if options.store:

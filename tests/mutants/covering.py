@@ -1,4 +1,4 @@
-"""Which tests execute a line of kprod.
+"""Which tests execute a line of kprod, and how long each takes.
 
 A plugin of pytest (``-p tests.mutants.covering``) records it in each worker; `Covering` reads the
 records. Code in other processes, such as Spark's workers, is not recorded.
@@ -6,7 +6,11 @@ records. Code in other processes, such as Spark's workers, is not recorded.
 
 from __future__ import annotations
 
+import functools
+import itertools
+import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +21,7 @@ RECORDED_IN = "KPROD_MUTANTS_COVERING"
 """Environment variable: the file to record to; each process adds a suffix."""
 INTERRUPTION = "tests.support.interruption"
 _recording: list[coverage.Coverage] = []
+_seconds: dict[str, float] = {}
 
 
 def pytest_configure() -> None:
@@ -36,7 +41,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     for recorder in recorders:
         recorder.start()
         recorder.switch_context(item.nodeid)
-    return (yield)
+    began = time.monotonic()
+    try:
+        return (yield)
+    finally:
+        _seconds[item.nodeid] = time.monotonic() - began
 
 
 def _interrupts(item: pytest.Item) -> bool:
@@ -49,19 +58,34 @@ def pytest_unconfigure() -> None:
         recorder = _recording.pop()
         recorder.stop()
         recorder.save()
+        Path(f"{os.environ[RECORDED_IN]}-{os.getpid()}.seconds").write_text(json.dumps(_seconds))
 
 
 class Covering:
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, checkout: Path) -> None:
+        """Read what was recorded at ``place``, of the modules in ``checkout``."""
+        self._checkout = checkout
+        self._seconds: dict[str, float] = {}
+        for part in place.parent.glob(f"{place.name}-*.seconds"):
+            self._seconds |= json.loads(part.read_text())
         self._data = coverage.CoverageData(basename=str(place), suffix="all")
+        self._data.erase()
         for part in sorted(place.parent.glob(f"{place.name}.*")):
-            if not part.name.endswith(".all"):
-                read = coverage.CoverageData(basename=str(part))
-                read.read()
-                self._data.update(read)
+            read = coverage.CoverageData(basename=str(part))
+            read.read()
+            self._data.update(read)
 
-    def tests(self, file: Path, lines: range) -> list[str]:
-        """The tests that execute one of the lines, unit tests first."""
-        by_line = self._data.contexts_by_lineno(str(file))
+    def tests(self, file: str, lines: range, cheap: float) -> tuple[list[str], list[str]]:
+        """The tests that execute one of the lines: the cheapest, up to ``cheap`` seconds, and the
+        others.
+        """
+        by_line = self._by_line(file)
         found = {test for line in lines for test in by_line.get(line, ()) if test}
-        return sorted(found, key=lambda test: (not test.startswith("tests/unit"), test))
+        ordered = sorted(found, key=lambda test: self._seconds.get(test, 0.0))
+        spent = itertools.accumulate(self._seconds.get(test, 0.0) for test in ordered)
+        count = sum(seconds <= cheap for seconds in spent)
+        return ordered[:count], ordered[count:]
+
+    @functools.cache  # noqa: B019 - there is one, for the whole run
+    def _by_line(self, file: str) -> dict[int, list[str]]:
+        return self._data.contexts_by_lineno(str(self._checkout / file))
