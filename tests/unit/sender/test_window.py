@@ -73,6 +73,22 @@ def test_requests_that_failed_for_other_reasons_do_not_shrink_the_window() -> No
     assert (rig.window.size, rig.window.in_flight, rig.window.room()) == (3200, 0, MOST)
 
 
+def test_a_lost_connection_limits_requests_until_the_window_is_largest_again() -> None:
+    rig = WindowRig()
+    rig.answer(3100)
+    rig.window.in_flight = 500
+    assert rig.window.room() == MOST, "nothing was lost"
+    rig.lose(300)
+    assert (rig.window.size, rig.window.room()) == (400, 0), "500 bytes are still in flight"
+    rig.window.in_flight = 0
+    assert rig.window.room() == 400
+    while rig.window.size < MOST:
+        assert rig.window.room() == rig.window.size
+        rig.answer(rig.window.size)
+    rig.window.in_flight = MOST
+    assert rig.window.room() == MOST
+
+
 def test_the_window_grows_to_at_most_twice_the_bytes_in_flight() -> None:
     """A network that carries 100 bytes at a time may not carry a batch of 6,400."""
     rig = WindowRig()
