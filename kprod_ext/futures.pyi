@@ -34,9 +34,9 @@ class BatchOutcome:
     ``base_offset`` is -1 if the broker did not return it. ``append_time`` is the broker's timestamp
     in ms if the topic uses LogAppendTime, otherwise -1. When a caller starts to wait, ``awaited``
     becomes True and ``expedite`` is called, so that the batch does not linger. ``is_watched`` is
-    True if a caller waits or a callback takes errors: somebody notices an error. ``is_heard`` also
-    checks the batch from which this one was split. ``has_listeners`` is True once ``on_done`` was
-    called.
+    True if a caller waits or a callback takes errors: somebody notices an error. ``is_observed``
+    also checks the batch from which this one was split. ``has_listeners`` is True once ``on_done``
+    was called.
 
     ``callbacks`` runs the callbacks of ``on_done``. If it is None, a new ``callbacks_type`` does.
     The subclass has the attributes ``callbacks_type`` and ``metadata_type``. Threads wait by
@@ -82,7 +82,7 @@ class BatchOutcome:
     def callbacks(self) -> Callbacks: ...
     @property
     def wait_for(self) -> Any: ...
-    def is_heard(self) -> bool:
+    def is_observed(self) -> bool:
         """True if a caller waits or a callback takes errors, here or at the unsplit batch."""
 
     def succeed(self, base_offset: int, append_time: int) -> bool:

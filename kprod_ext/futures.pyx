@@ -160,9 +160,9 @@ cdef class BatchOutcome:
             release_lock(&self._lock)
         return 0
 
-    def is_heard(self):
+    def is_observed(self):
         """Whether a caller waits, or a callback takes errors: also for the batch before a split."""
-        return self.is_watched or (self._whole is not None and self._whole.is_heard())
+        return self.is_watched or (self._whole is not None and self._whole.is_observed())
 
     def split_into(self, parts):
         """Split the batch: ``parts`` are (index of the first record, outcome).

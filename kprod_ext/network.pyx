@@ -115,7 +115,7 @@ cdef class Poller:
     cdef int _count
     cdef int _room
     cdef list _data         # one for each place, and None behind those that are left
-    cdef Descriptor _heard      # the ends of the bell: the same one where it is an eventfd
+    cdef Descriptor _bell       # the ends of the bell: the same one where it is an eventfd
     cdef Descriptor _rung
     cdef RecordLock _lock       # taken to ring the bell or to give it back
     cdef bint _closed
@@ -133,8 +133,8 @@ cdef class Poller:
         self._make_room()
         if kprod_open_bell(ends) < 0:
             PyErr_SetFromErrno(OSError)
-        self._heard = Descriptor(ends[0])
-        self._rung = self._heard if ends[1] == ends[0] else Descriptor(ends[1])
+        self._bell = Descriptor(ends[0])
+        self._rung = self._bell if ends[1] == ends[0] else Descriptor(ends[1])
         self._closed = False
         self._places[0].fd = ends[0]
         self._places[0].events = POLLIN
@@ -271,7 +271,7 @@ cdef class Poller:
         cdef int number
         cdef short events
         if self._places[0].revents:
-            kprod_still_bell(self._heard.fd)
+            kprod_still_bell(self._bell.fd)
         for number in range(1, self._count):
             events = self._places[number].revents
             if events:
@@ -295,7 +295,7 @@ cdef class Poller:
         if MARK[0] == self._generation:
             take_lock(&self._lock)
             self._closed = True
-            self._heard.close()
+            self._bell.close()
             self._rung.close()
             release_lock(&self._lock)
         self._data = [None]

@@ -119,8 +119,8 @@ class ClientMetrics:
             instance_id = instance_id or uuid.uuid4()
             instance = self._instances.setdefault(instance_id, _Instance())
             now = clock.monotonic()
-            heard_at = max(instance.asked_at, instance.pushed_at)
-            if not instance.outdated and _too_early(heard_at, subscription, now):
+            last_request_at = max(instance.asked_at, instance.pushed_at)
+            if not instance.outdated and _too_early(last_request_at, subscription, now):
                 raise BrokerError(ErrorCode.throttling_quota_exceeded)
             instance.asked_at, instance.outdated, instance.is_first = now, False, True
             return instance_id, subscription

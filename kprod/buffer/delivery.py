@@ -126,7 +126,7 @@ class BatchDelivery(BatchOutcome):
         self.awaited = self.awaited or first
         return bool(wait_for(ended, timeout, first))
 
-    def wait_until_heard(self, timeout: float) -> bool:
+    def wait_until_called_back(self, timeout: float) -> bool:
         """Wait at most ``timeout`` seconds until the callbacks of ``on_done`` have returned."""
         if self.callbacks.is_current:
             return True
@@ -170,7 +170,7 @@ class BatchDelivery(BatchOutcome):
                     " it is still being sent"
                 )
         if self.has_listeners and timeout != 0:
-            self.wait_until_heard(FOREVER if timeout is None else timeout)
+            self.wait_until_called_back(FOREVER if timeout is None else timeout)
 
     def await_record(self, future: FutureRecordMetadata) -> Generator[Any, None, RecordMetadata]:
         """Wait for the result of one record in a task: see ``FutureRecordMetadata.__await__``."""

@@ -631,7 +631,7 @@ class Partition:
             partitions.metrics.failed(batch)
         if partitions.transaction is not None:
             partitions.transaction.record_failed(error)
-        if not batch.delivery.is_heard():
+        if not batch.delivery.is_observed():
             partitions.network.log.unobserved(self.tp.topic, batch.record_count, error, now)
         errors = errors_by_record(error, self.tp, batch.record_count)
         if errors:

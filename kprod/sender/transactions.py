@@ -171,7 +171,9 @@ class Transactions:
         "unknown" if a commit or prepare was asked for, and the transaction may be committed."""
         self.producer: tuple[int, int] | None = None  # id and epoch, as far as they are known
         self._pending: PendingCall | None = None
-        self._offsets: list[PendingOffsets] = []  # of this transaction, until they are heard of
+        self._offsets: list[
+            PendingOffsets
+        ] = []  # of this transaction, until their callers have collected them
         self._closing = False
         self._lock = Lock()  # guards all of the above
         self.changed: Callable[[], object] = bool
@@ -264,12 +266,12 @@ class Transactions:
         with self._lock:
             self._check(call)
 
-    def waits_to_be_heard(self, call: Call) -> bool:
+    def is_uncollected(self, call: Call) -> bool:
         """Whether ``call`` is in progress, or ended after its caller had timed out."""
         pending = self._pending
         return pending is not None and pending.call is call
 
-    def heard(self, pending: PendingCall) -> None:
+    def collect(self, pending: PendingCall) -> None:
         """The caller knows that the call has ended. Raises the error of the call, if it has one."""
         with self._lock:
             if self._pending is pending:
@@ -320,7 +322,7 @@ class Transactions:
         pending = self._pending
         if pending is not None and self.state is not State.FATAL_ERROR:
             raise UnfinishedCallError(
-                f"{call}(): call {pending.call}() again first, to hear how it ends"
+                f"{call}(): call {pending.call}() again first, to learn how it ended"
             )
         if self.state not in FROM[call]:
             raise self._refused(call)

@@ -148,13 +148,13 @@ class TransactionCalls:
         """
         self._ensure_usable()
         transactions = self._transactional(Call.INIT)
-        unheard = transactions.waits_to_be_heard(Call.INIT)
-        if unheard or transactions.state in (State.UNINITIALIZED, State.FATAL_ERROR):
+        uncollected = transactions.is_uncollected(Call.INIT)
+        if uncollected or transactions.state in (State.UNINITIALIZED, State.FATAL_ERROR):
             self.init_transactions(timeout)
 
     def finish_abort(self, timeout: float | None) -> None:
         """If a call of ``abort_transaction`` has timed out, repeat it. Raises its errors."""
-        if self._transactional(Call.ABORT).waits_to_be_heard(Call.ABORT):
+        if self._transactional(Call.ABORT).is_uncollected(Call.ABORT):
             self.abort_transaction(timeout)
 
     def record_lost(self, error: KprodError) -> None:
@@ -217,7 +217,7 @@ class TransactionCalls:
         self._spent(pending.call, began)
         if not ended:
             raise self._too_long(transactions, pending.call, seconds)
-        transactions.heard(pending)
+        transactions.collect(pending)
         if pending.call in (Call.PREPARE, Call.COMMIT, Call.ABORT):
             # An application that counts outcomes in callbacks has counted all when this returns.
             self._engine.drain_callbacks(max(0.0, began + seconds - self._clock.monotonic()))

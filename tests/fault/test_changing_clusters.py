@@ -9,7 +9,7 @@ import pytest
 from kprod.errors import KprodError
 from kprod.types import Persisted
 from kprod.wire.versions import ApiKey
-from tests.support.scripted_cluster import Heard, ScriptedBroker, ScriptedCluster
+from tests.support.scripted_cluster import ReceivedRequest, ScriptedBroker, ScriptedCluster
 from tests.support.sender_rig import rig_of
 
 
@@ -48,7 +48,7 @@ def test_requests_use_an_older_version_after_a_broker_downgrade(broker: Scripted
         for connection in rig.backend.connections:
             connection.cut()
         assert rig.run(queued.succeeded, seconds=5)
-        versions = [heard.version for heard in broker.heard if heard.api is ApiKey.PRODUCE]
+        versions = [request.version for request in broker.received if request.api is ApiKey.PRODUCE]
         assert versions[-1] == newest
     assert broker.cluster.values("t") == [b"0", b"9", b"7", b"3", b"12"]
 
@@ -57,9 +57,9 @@ def test_an_unexpected_response_closes_only_the_connection(broker: ScriptedBroke
     rig = rig_of(broker.cluster, acks=0)
     assert rig.run(rig.queue(b"0").succeeded)
 
-    def answer_anyway(broker: ScriptedBroker, heard: Heard) -> bytes:
-        broker.usual(heard)
-        return b"\x00\x00\x00\x08" + heard.correlation_id.to_bytes(4, "big") + bytes(4)
+    def answer_anyway(broker: ScriptedBroker, request: ReceivedRequest) -> bytes:
+        broker.usual(request)
+        return b"\x00\x00\x00\x08" + request.correlation_id.to_bytes(4, "big") + bytes(4)
 
     before = broker.connections
     broker.next(ApiKey.PRODUCE, answer_anyway)

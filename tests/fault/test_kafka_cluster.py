@@ -71,7 +71,7 @@ class Cluster:
             broker = ApacheKafka(
                 folder / str(node),
                 NEWEST,
-                told_port=proxy.port,
+                advertised_port=proxy.port,
                 joins=self._nodes[0] if self._nodes else None,
                 node_id=node,
                 guards=Guards({}, {"broker.session.timeout.ms": SESSION_MS}, []),

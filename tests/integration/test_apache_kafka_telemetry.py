@@ -12,7 +12,7 @@ from kprod import KafkaProducer
 from kprod.broker import ApiKey
 from tests.support.apache_kafka.broker import ApacheKafka, Guards
 from tests.support.apache_kafka.jars import NEWEST, jars
-from tests.support.metrics_data import ToldMetric, read_metrics
+from tests.support.metrics_data import PushedMetric, read_metrics
 from tests.support.topic_admin import TopicAdmin
 from tests.support.waiting import await_true
 from tests.support.wire_client import WireClient
@@ -51,10 +51,10 @@ def subscribe(address: str, **settings: str) -> None:
     await_true(lambda: request(address, subscriptions, 0).requested_metrics, SECONDS)
 
 
-def pushes(folder: Path, count: int) -> list[tuple[str, str, list[ToldMetric]]]:
+def pushes(folder: Path, count: int) -> list[tuple[str, str, list[PushedMetric]]]:
     """Instance id, whether it is the last, and metrics of each push; waits for ``count``."""
     await_true(lambda: len(list(folder.glob("*.metrics"))) >= count, SECONDS)
-    found: list[tuple[str, str, list[ToldMetric]]] = []
+    found: list[tuple[str, str, list[PushedMetric]]] = []
     for path in sorted(folder.glob("*.metrics")):
         _, instance_id, last = path.stem.split("-")
         found.append((instance_id, last, read_metrics(path.read_bytes())))

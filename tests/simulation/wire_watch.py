@@ -21,7 +21,7 @@ from tests.simulation.sequence_watch import LEAST_JITTER, SequenceWatch
 from tests.simulation.setup import Setup
 from tests.simulation.transport import SimTransport
 from tests.simulation.wires import Answer, Watcher
-from tests.support.scripted_cluster import Heard
+from tests.support.scripted_cluster import ReceivedRequest
 
 Target: TypeAlias = tuple[str, UUID | None, int]
 """Topic, topic id if the request uses it, partition."""
@@ -39,12 +39,12 @@ DIALS_PER_SECOND = 60  # two links per address, each at most every 40 ms
 class Request:
     """One unanswered request; ``batches`` are those of a Produce request."""
 
-    heard: Heard
+    received: ReceivedRequest
     batches: list[tuple[Target, BatchHeader]]
 
     @property
     def may_silence(self) -> bool:
-        return self.heard.version >= SILENT_FROM[self.heard.api.name]
+        return self.received.version >= SILENT_FROM[self.received.api.name]
 
 
 REMEMBERED_ANSWERS = 100
@@ -125,22 +125,22 @@ class WireWatch(Watcher):
     # Requests ---------------------------------------------------------------------------------
 
     def sent(self, transport: SimTransport, frame: bytes) -> None:
-        heard = read_request(frame[4:])
+        request = read_request(frame[4:])
         connection = self._connections[transport]
         offered_at = self._clock.now if transport.offered_at is None else transport.offered_at
         if connection.throttled_at <= offered_at < connection.silent_until:
             self.history.violated("I16", f"a request on {transport} while it is throttled")
         sent: list[tuple[Target, BatchHeader]] = []
-        if heard.api is ApiKey.PRODUCE:
-            sent = [self._batch(data) for data in batches(heard)]
+        if request.api is ApiKey.PRODUCE:
+            sent = [self._batch(data) for data in batches(request)]
             self._produce(transport.node_id, sent)
-            if heard.body.acks == 0:
+            if request.body.acks == 0:
                 return
-        elif heard.api is ApiKey.METADATA:
-            self._metadata(set(topics_of(heard)), offered_at)
+        elif request.api is ApiKey.METADATA:
+            self._metadata(set(topics_of(request)), offered_at)
         for target, _ in sent:
             self._in_flight[target] = self._in_flight.get(target, 0) + 1
-        connection.unanswered.append(Request(heard, sent))
+        connection.unanswered.append(Request(request, sent))
         if len(connection.unanswered) > self._setup.max_in_flight:
             self.history.violated("I13", f"{len(connection.unanswered)} requests unanswered")
 
@@ -211,7 +211,7 @@ class WireWatch(Watcher):
             if self._clock.now >= connection.silent_until:
                 connection.throttled_at = self._clock.now
             connection.silent_until = max(connection.silent_until, over)
-        expected = answer.correlation_id == request.heard.correlation_id
+        expected = answer.correlation_id == request.received.correlation_id
         read_by_client = expected and not connection.stray
         codes = {(r.topic, r.topic_id, r.partition): r.code for r in answer.results}
         connection.answered.append(request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 
-from tests.support.scripted_cluster import Answer, Heard, ScriptedBroker
+from tests.support.scripted_cluster import Answer, ReceivedRequest, ScriptedBroker
 
 REPLICAS = b"\x04" + struct.pack(">iii", 1, 2, 3)
 NOBODY = b"\x01"
@@ -73,9 +73,9 @@ def leaders(endpoints: Iterable[bytes]) -> bytes:
 def answering(body: bytes | Callable[[], bytes]) -> Answer:
     """Answer any request with these bytes."""
 
-    def answer(_broker: ScriptedBroker, heard: Heard) -> bytes:
+    def answer(_broker: ScriptedBroker, request: ReceivedRequest) -> bytes:
         data = body() if callable(body) else body
-        message = heard.correlation_id.to_bytes(4, "big") + b"\0" + data
+        message = request.correlation_id.to_bytes(4, "big") + b"\0" + data
         return len(message).to_bytes(4, "big") + message
 
     return answer

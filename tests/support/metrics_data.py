@@ -10,7 +10,7 @@ DELTA = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 CUMULATIVE = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
 
 
-class ToldMetric(NamedTuple):
+class PushedMetric(NamedTuple):
     """One data point. ``kind`` is "gauge", "delta" or "cumulative"; times in nanoseconds."""
 
     name: str
@@ -22,7 +22,7 @@ class ToldMetric(NamedTuple):
     attributes: dict[str, str]
 
 
-def read_metrics(data: bytes) -> list[ToldMetric]:
+def read_metrics(data: bytes) -> list[PushedMetric]:
     """Every metric, in order; each must have one data point and no unknown field."""
     parsed = MetricsData.FromString(data)
     assert parsed.SerializeToString(deterministic=True) == data
@@ -45,7 +45,7 @@ def read_scope(data: bytes) -> tuple[str, str]:
     return scope.name, scope.version
 
 
-def _read(metric: Any) -> ToldMetric:
+def _read(metric: Any) -> PushedMetric:
     kind = metric.WhichOneof("data")
     data = getattr(metric, kind)
     (point,) = data.data_points
@@ -54,7 +54,7 @@ def _read(metric: Any) -> ToldMetric:
         kind = {DELTA: "delta", CUMULATIVE: "cumulative"}[data.aggregation_temporality]
     attributes = _attributes(point.attributes)
     times = point.start_time_unix_nano, point.time_unix_nano
-    return ToldMetric(metric.name, metric.unit, kind, point.as_double, *times, attributes)
+    return PushedMetric(metric.name, metric.unit, kind, point.as_double, *times, attributes)
 
 
 def _attributes(pairs: Any) -> dict[str, str]:

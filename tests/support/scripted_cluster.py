@@ -25,43 +25,43 @@ OFFERED = {
 UNKNOWN_TOPIC_ID = 100
 
 
-class Heard(NamedTuple):
+class ReceivedRequest(NamedTuple):
     api: ApiKey
     version: int
     correlation_id: int
     body: Any
 
 
-Answer: TypeAlias = Callable[["ScriptedBroker", Heard], bytes | None]
+Answer: TypeAlias = Callable[["ScriptedBroker", ReceivedRequest], bytes | None]
 """The bytes of a whole answer; b"" for no answer, None for silence from now on.
 
 A ConnectionError cuts the connection.
 """
 
 
-def hear(message: bytes) -> Heard:
+def received(message: bytes) -> ReceivedRequest:
     api, version = ApiKey(int.from_bytes(message[:2], "big")), int.from_bytes(message[2:4], "big")
     header, body = read_request(api, version, len(message).to_bytes(4, "big") + message)
-    return Heard(api, version, header.correlation_id, body)
+    return ReceivedRequest(api, version, header.correlation_id, body)
 
 
-def frame(heard: Heard, **values: Any) -> bytes:
-    flexible = is_flexible(heard.api, heard.version) and heard.api is not ApiKey.API_VERSIONS
+def frame(request: ReceivedRequest, **values: Any) -> bytes:
+    flexible = is_flexible(request.api, request.version) and request.api is not ApiKey.API_VERSIONS
     tags = b"\x00" if flexible else b""
-    body = bytes(response(heard.api, heard.version, **values))
-    message = heard.correlation_id.to_bytes(4, "big") + tags + body
+    body = bytes(response(request.api, request.version, **values))
+    message = request.correlation_id.to_bytes(4, "big") + tags + body
     return len(message).to_bytes(4, "big") + message
 
 
 def telling(**values: Any) -> Answer:
-    return lambda _broker, heard: frame(heard, **values)
+    return lambda _broker, request: frame(request, **values)
 
 
-def silence(_broker: ScriptedBroker, _heard: Heard) -> None:
+def silence(_broker: ScriptedBroker, _request: ReceivedRequest) -> None:
     """No answer, and none to later requests of the connection."""
 
 
-def cut(_broker: ScriptedBroker, _heard: Heard) -> bytes:
+def cut(_broker: ScriptedBroker, _request: ReceivedRequest) -> bytes:
     raise ConnectionResetError("Connection reset by peer")
 
 
@@ -76,9 +76,9 @@ def refuse(
     ``records``: the messages of invalid records by index.
     """
 
-    def answer(broker: ScriptedBroker, heard: Heard) -> bytes:
+    def answer(broker: ScriptedBroker, request: ReceivedRequest) -> bytes:
         return broker.produce_answer(
-            heard, lambda tp, batches: (code, -1), leader=leader, records=records or {}
+            request, lambda tp, batches: (code, -1), leader=leader, records=records or {}
         )
 
     return answer
@@ -91,7 +91,7 @@ class ScriptedBroker:
         self.cluster = cluster
         self.node_id, self.host, self.port = node_id, host, port
         self.offered = dict(OFFERED)
-        self.heard: list[Heard] = []
+        self.received: list[ReceivedRequest] = []
         self.throttle_ms = 0
         self.connections = 0
         self._script: defaultdict[ApiKey, deque[Answer]] = defaultdict(deque)
@@ -101,31 +101,31 @@ class ScriptedBroker:
         self._script[api].extend(answers)
 
     def count(self, api: ApiKey) -> int:
-        return sum(heard.api is api for heard in self.heard)
+        return sum(request.api is api for request in self.received)
 
     def accept(self) -> ServerEnd:
         self.connections += 1
         return _Connection(self)
 
-    def answer(self, heard: Heard) -> bytes | None:
-        self.heard.append(heard)
-        script = self._script[heard.api]
-        return script.popleft()(self, heard) if script else self.usual(heard)
+    def answer(self, request: ReceivedRequest) -> bytes | None:
+        self.received.append(request)
+        script = self._script[request.api]
+        return script.popleft()(self, request) if script else self.usual(request)
 
-    def usual(self, heard: Heard) -> bytes:
-        if heard.api is ApiKey.PRODUCE:
-            return self.produce_answer(heard, self.cluster.store)
-        if heard.api is ApiKey.METADATA:
-            names = None if heard.body.topics is None else [t.name for t in heard.body.topics]
-            return frame(heard, **self.cluster.metadata(names))
-        if heard.api is ApiKey.API_VERSIONS:
-            return frame(heard, api_keys=api_keys(self.offered))
+    def usual(self, request: ReceivedRequest) -> bytes:
+        if request.api is ApiKey.PRODUCE:
+            return self.produce_answer(request, self.cluster.store)
+        if request.api is ApiKey.METADATA:
+            names = None if request.body.topics is None else [t.name for t in request.body.topics]
+            return frame(request, **self.cluster.metadata(names))
+        if request.api is ApiKey.API_VERSIONS:
+            return frame(request, api_keys=api_keys(self.offered))
         self.cluster.producer_ids += 1
-        return frame(heard, producer_id=self.cluster.producer_ids)
+        return frame(request, producer_id=self.cluster.producer_ids)
 
     def produce_answer(
         self,
-        heard: Heard,
+        request: ReceivedRequest,
         store: Callable[[TopicPartition, list[RecordBatch]], tuple[int, int]],
         *,
         leader: tuple[int, int] = (-1, -1),
@@ -140,7 +140,7 @@ class ScriptedBroker:
             for index, text in records.items()
         ]
         topics = []
-        for topic in heard.body.topic_data:
+        for topic in request.body.topic_data:
             parts = []
             for part in topic.partition_data:
                 tp = TopicPartition(self.cluster.name_of(topic), part.index)
@@ -149,11 +149,11 @@ class ScriptedBroker:
                 parts.append({**result, "log_start_offset": 0, "record_errors": errors, **hint})
             named = {key: getattr(topic, key, None) for key in ("name", "topic_id")}
             topics.append({**named, "partition_responses": parts})
-        if heard.body.acks == 0:
+        if request.body.acks == 0:
             return b""
         found = self.cluster.brokers.get(leader[0])  # in answers from version 10 on
         return frame(
-            heard,
+            request,
             responses=topics,
             throttle_time=self.throttle_ms,
             node_endpoints=[found.endpoint] if found else [],
@@ -249,6 +249,6 @@ class _Connection:
         return b"".join(self._answer(message) for message in self._frames.feed(data))
 
     def _answer(self, message: memoryview) -> bytes:
-        answer = self._broker.answer(hear(bytes(message)))
+        answer = self._broker.answer(received(bytes(message)))
         self._silent = self._silent or answer is None
         return b"" if self._silent or answer is None else answer

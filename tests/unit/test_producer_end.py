@@ -15,7 +15,7 @@ from kprod.errors import KprodTimeoutError, ProducerClosedError
 from kprod.types import DeliveryReport, Persisted
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
-from tests.support.scripted_cluster import Heard, ScriptedBroker, refuse, silence
+from tests.support.scripted_cluster import ReceivedRequest, ScriptedBroker, refuse, silence
 from tests.support.scripted_producer import producer_before
 
 LONG = 20.0
@@ -69,13 +69,13 @@ def test_flush_does_not_wait_for_records_sent_later(
 
 def test_flush_waits_for_running_callbacks(broker: ScriptedBroker, producer: KafkaProducer) -> None:
     running, go_on = threading.Event(), threading.Event()
-    requests: list[Heard] = []
+    requests: list[ReceivedRequest] = []
 
-    def hold(_: ScriptedBroker, request: Heard) -> bytes:
+    def hold(_: ScriptedBroker, request: ReceivedRequest) -> bytes:
         requests.append(request)
         return b""
 
-    def answer_both(broker: ScriptedBroker, request: Heard) -> bytes:
+    def answer_both(broker: ScriptedBroker, request: ReceivedRequest) -> bytes:
         return broker.usual(requests[0]) + broker.usual(request)
 
     def block(_: object) -> None:

@@ -15,7 +15,7 @@ from kprod.telemetry import SHORTEST_INTERVAL, Telemetry, TelemetryPayload
 from kprod.wire.telemetry import NO_ID, PushReply, Subscription
 from kprod.wire.versions import ApiKey, ApiVersions
 from tests.support.fake_clock import FakeClock
-from tests.support.metrics_data import ToldMetric, read_metrics
+from tests.support.metrics_data import PushedMetric, read_metrics
 
 OWN_ID = bytes(range(16))
 BOTH = ApiVersions({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), ApiKey.PUSH_TELEMETRY: (0, 3)})
@@ -188,7 +188,7 @@ def exported(
     groups: dict[str, dict[str, float]],
     subscribed_to: Subscription,
     payload: TelemetryPayload | None = None,
-) -> list[ToldMetric]:
+) -> list[PushedMetric]:
     return read_metrics((payload or TelemetryPayload(BEGIN, {})).write(groups, subscribed_to, NOW))
 
 
@@ -202,7 +202,7 @@ def test_metrics_have_the_names_units_and_attributes_of_kafka() -> None:
         ("topic.compression.rate", "ratio", "gauge", 0.5, topic),
     ]
     assert exported(GROUPS, subscription_to("*")) == [
-        ToldMetric(DOMAIN + name, unit, kind, value, BEGIN * (kind != "gauge"), NOW, attributes)
+        PushedMetric(DOMAIN + name, unit, kind, value, BEGIN * (kind != "gauge"), NOW, attributes)
         for name, unit, kind, value, attributes in rows
     ]
 
@@ -236,7 +236,7 @@ def test_only_subscribed_metrics_are_exported(prefixes: tuple[str, ...], count: 
     assert len(exported(GROUPS, subscription_to(*prefixes))) == count
 
 
-def delta(payload: TelemetryPayload, value: float, now: int) -> ToldMetric:
+def delta(payload: TelemetryPayload, value: float, now: int) -> PushedMetric:
     groups = {"producer-metrics": {"record-send-total": value}}
     (one,) = read_metrics(payload.write(groups, subscription_to("*", delta=True), now))
     return one

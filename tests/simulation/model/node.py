@@ -11,7 +11,7 @@ from tests.simulation.model.server_end import ServerEnd
 from tests.simulation.model.wire import read_request, topics_of
 from tests.simulation.setup import Setup
 from tests.simulation.wires import Wires
-from tests.support.scripted_cluster import Heard, api_keys, frame
+from tests.support.scripted_cluster import ReceivedRequest, api_keys, frame
 
 UNSUPPORTED_VERSION = 35
 REFUSALS = (31, 53)
@@ -74,13 +74,13 @@ class Node(Host):
             )
         end.respond(response, fault)
 
-    def _versions(self, request: Heard, code: int) -> bytes:
+    def _versions(self, request: ReceivedRequest, code: int) -> bytes:
         """An unknown version is answered in version 0."""
         if request.version > self._ranges[ApiKey.API_VERSIONS][1]:
             request, code = request._replace(version=0), UNSUPPORTED_VERSION
         return frame(request, error_code=code, api_keys=api_keys(self._ranges))
 
-    def _metadata(self, request: Heard, code: int) -> bytes:
+    def _metadata(self, request: ReceivedRequest, code: int) -> bytes:
         topics = self._cluster.answer(self._view, topics_of(request))
         if code:
             topics = [{**topic, "error_code": code, "partitions": ()} for topic in topics]

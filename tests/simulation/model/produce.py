@@ -11,7 +11,7 @@ from tests.simulation.model.server_end import ServerEnd
 from tests.simulation.model.wire import PartitionData, PartitionResult, batches, write_produce
 from tests.simulation.setup import Setup
 from tests.simulation.wires import Answer
-from tests.support.scripted_cluster import Heard
+from tests.support.scripted_cluster import ReceivedRequest
 
 if TYPE_CHECKING:
     from tests.simulation.model.node import Node
@@ -40,7 +40,7 @@ class ProduceHandler:
         self._cluster = cluster
         self._events = events
 
-    def handle(self, end: ServerEnd, request: Heard, fault: Interference | None) -> None:
+    def handle(self, end: ServerEnd, request: ReceivedRequest, fault: Interference | None) -> None:
         results: list[PartitionResult] = []
         stored: list[Stored] = []
         for data in batches(request):
@@ -115,7 +115,7 @@ class ProduceHandler:
     def _answer(
         self,
         end: ServerEnd,
-        request: Heard,
+        request: ReceivedRequest,
         results: list[PartitionResult],
         fault: Interference | None,
     ) -> None:

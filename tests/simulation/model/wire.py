@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from tests.support.scripted_cluster import Heard, frame, hear
+from tests.support.scripted_cluster import ReceivedRequest, frame, received
 
-read_request = lru_cache(maxsize=64)(hear)
+read_request = lru_cache(maxsize=64)(received)
 """Cached: each request is read when it leaves and when it arrives."""
 
 
@@ -22,7 +22,7 @@ class PartitionData(NamedTuple):
     records: bytes
 
 
-def batches(request: Heard) -> list[PartitionData]:
+def batches(request: ReceivedRequest) -> list[PartitionData]:
     return [
         PartitionData(
             getattr(topic, "name", None), getattr(topic, "topic_id", None), part.index, part.records
@@ -32,7 +32,7 @@ def batches(request: Heard) -> list[PartitionData]:
     ]
 
 
-def topics_of(request: Heard) -> list[str]:
+def topics_of(request: ReceivedRequest) -> list[str]:
     return [topic.name for topic in request.body.topics or ()]
 
 
@@ -63,7 +63,9 @@ class PartitionResult:
         return fields
 
 
-def write_produce(request: Heard, results: list[PartitionResult], throttle_ms: int) -> bytes:
+def write_produce(
+    request: ReceivedRequest, results: list[PartitionResult], throttle_ms: int
+) -> bytes:
     topics: dict[tuple[str | None, UUID | None], list[dict[str, Any]]] = {}
     for result in results:
         topics.setdefault((result.topic, result.topic_id), []).append(result.fields)

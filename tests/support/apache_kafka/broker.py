@@ -53,7 +53,7 @@ class Guards(NamedTuple):
 class ApacheKafka:
     """Keeps its ports and data when it restarts; ``kill`` is SIGKILL.
 
-    ``front_port`` is a second listener, whose advertised port is ``told_port`` (a proxy's) if set.
+    ``front_port`` is a second listener, which advertises ``advertised_port`` (a proxy's) if set.
     A broker that ``joins`` another is node ``node_id`` of its cluster. ``patience``: seconds that
     its start may take.
     """
@@ -63,7 +63,7 @@ class ApacheKafka:
         folder: Path,
         version: str,
         *,
-        told_port: int | None = None,
+        advertised_port: int | None = None,
         joins: ApacheKafka | None = None,
         node_id: int = 2,
         guards: Guards | None = None,
@@ -82,7 +82,7 @@ class ApacheKafka:
         self.data_dir = folder / "data"
         self._log = folder / "server.log"
         self._properties = folder / "server.properties"
-        advertised = front if told_port is None else told_port
+        advertised = front if advertised_port is None else advertised_port
         listeners = {"DIRECT": (direct, direct), "FRONT": (front, advertised)}
         guarded = guards or Guards({}, {}, [])
         for name in guarded.protocols:

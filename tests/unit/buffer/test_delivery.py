@@ -133,10 +133,10 @@ def test_a_final_outcome_is_not_changed_by_errors_of_records(delivery: BatchDeli
 
 def test_a_part_is_observed_if_its_whole_is(delivery: BatchDelivery) -> None:
     first, second = halves(delivery)
-    assert not first.is_heard()
+    assert not first.is_observed()
     delivery.on_done(no_op)  # after the split
-    assert first.is_heard()
-    assert second.is_heard()
+    assert first.is_observed()
+    assert second.is_observed()
 
 
 class OutcomeReader:

@@ -12,7 +12,7 @@ from kprod.sender.network import Network
 from kprod.transport.memory import MemoryTransport, ServerEnd
 from kprod.types import Broker as Address
 from tests.support.fake_clock import FakeClock
-from tests.support.mistaken_backend import MistakenBackend
+from tests.support.raising_backend import RaisingBackend
 from tests.support.steady_random import SteadyRandom
 from tests.support.virtual_backend import VirtualBackend
 from tests.unit.sender.exchanges import SETTINGS, RecordedExchange, frame
@@ -41,7 +41,7 @@ class BrokerRig:
         self.clock = FakeClock()
         listeners = {} if server is None else {("host", 9092): server.accept}
         self.backend = backend or VirtualBackend(self.clock, listeners)
-        self.mistakes = MistakenBackend(self.backend)
+        self.mistakes = RaisingBackend(self.backend)
         self.errors: list[KprodError] = []
         self.metrics = ProducerMetrics()
         network = Network(

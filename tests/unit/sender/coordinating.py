@@ -113,7 +113,7 @@ class Dialogue:
     def initialize(self) -> None:
         self.transactions.start(Call.INIT)
         self.answer(ApiKey.INIT_PRODUCER_ID)
-        self.hear(Call.INIT)
+        self.collect(Call.INIT)
 
     def begin(self, *partitions: TopicPartition) -> None:
         """Begin a transaction and store a record in each of these partitions."""
@@ -136,9 +136,9 @@ class Dialogue:
         self.transactions.start(call)
         while (ask := self.next_ask()) is not None:
             self.answer(ask.api)
-        self.hear(call)
+        self.collect(call)
 
-    def hear(self, call: Call) -> None:
+    def collect(self, call: Call) -> None:
         pending = self.transactions.start(call)
         assert pending.ended.is_open, "the call has not ended"
-        self.transactions.heard(pending)
+        self.transactions.collect(pending)

@@ -22,7 +22,13 @@ from kprod.wire.transactions import (
 from kprod.wire.versions import ApiKey
 from tests.support import hostile_answers as hostile
 from tests.support.entered import entered
-from tests.support.scripted_cluster import OFFERED, Answer, Heard, ScriptedBroker, ScriptedCluster
+from tests.support.scripted_cluster import (
+    OFFERED,
+    Answer,
+    ReceivedRequest,
+    ScriptedBroker,
+    ScriptedCluster,
+)
 from tests.support.sender_rig import SenderRig, rig_of
 from tests.unit.sender.broker_rig import BrokerRig
 from tests.unit.sender.exchanges import SETTINGS, RawServer, answer
@@ -32,13 +38,13 @@ from tests.unit.sender.test_network import NetworkRig
 def as_if_asked(*partitions: int) -> Answer:
     """Answer as if the request had these partitions, each with the records it sent."""
 
-    def answer(broker: ScriptedBroker, heard: Heard) -> bytes:
-        body = heard.body
+    def answer(broker: ScriptedBroker, request: ReceivedRequest) -> bytes:
+        body = request.body
         (asked,) = body.topic_data
         (part,) = asked.partition_data
         parts = tuple(replace(part, index=n) for n in partitions)
         topics = (replace(asked, partition_data=parts),)
-        return broker.usual(heard._replace(body=replace(body, topic_data=topics)))
+        return broker.usual(request._replace(body=replace(body, topic_data=topics)))
 
     return answer
 
@@ -60,9 +66,9 @@ def test_results_for_partitions_not_in_the_request_are_ignored(
     assert caplog.text.count("not asked for") == 1
 
 
-def garbage(_: ScriptedBroker, heard: Heard) -> bytes:
+def garbage(_: ScriptedBroker, request: ReceivedRequest) -> bytes:
     """A correct correlation id followed by invalid bytes."""
-    message = heard.correlation_id.to_bytes(4, "big") + b"\xff" * 40
+    message = request.correlation_id.to_bytes(4, "big") + b"\xff" * 40
     return len(message).to_bytes(4, "big") + message
 
 
@@ -80,7 +86,7 @@ def test_a_topic_without_a_known_id_is_addressed_by_name(broker: ScriptedBroker)
     broker.offered[ApiKey.PRODUCE] = (3, 13)
     rig = rig_of(broker.cluster)
     assert rig.run(rig.queue().succeeded)
-    assert [heard.version for heard in broker.heard if heard.api is ApiKey.PRODUCE] == [12]
+    assert [request.version for request in broker.received if request.api is ApiKey.PRODUCE] == [12]
 
 
 LONG = replace(SETTINGS, max_frame_bytes=4 * 1024 * 1024)

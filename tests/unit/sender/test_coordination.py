@@ -36,8 +36,8 @@ from kprod.wire.transactions import (
     PartitionsReply,
 )
 from kprod.wire.versions import ApiKey
-from tests.support.mistaken_backend import MistakenBackend
 from tests.support.ports import free_port
+from tests.support.raising_backend import RaisingBackend
 from tests.unit.sender.coordinating import BOTH, MEMBER, OFFSETS, T0, T1, Dialogue
 
 
@@ -55,7 +55,7 @@ def test_the_next_transaction_waits_a_moment_for_the_markers_of_the_last(implici
     dialogue.transactions.start(Call.COMMIT)
     ask = dialogue.expect(ApiKey.END_TXN)
     dialogue.coordination.take(ask, dialogue.reply(ask), 0.0)
-    dialogue.hear(Call.COMMIT)
+    dialogue.collect(Call.COMMIT)
     dialogue.transactions.begin()
     assert not dialogue.coordination.admits(T1)
     pending = dialogue.transactions.start_offsets(OFFSETS, MEMBER)
@@ -128,7 +128,7 @@ def test_an_empty_transaction_sends_no_request(implicit: bool) -> None:
         dialogue.begin()
         dialogue.transactions.start(call)
         assert dialogue.next_ask() is None
-        dialogue.hear(call)
+        dialogue.collect(call)
     assert dialogue.producer.epoch == 0
 
 
@@ -143,7 +143,7 @@ def test_old_brokers_commit_offsets_only_without_member_metadata() -> None:
         ask.encode(2, 1, "client")
     dialogue.coordination.failed(ask, raised.value, 0.0, sent=False)
     with pytest.raises(TransactionAbortableError, match="give the id of the group alone"):
-        dialogue.transactions.heard(pending)
+        dialogue.transactions.collect(pending)
     dialogue.abort()
     dialogue.begin()
     dialogue.transactions.start_offsets(OFFSETS, MEMBER)
@@ -162,7 +162,7 @@ def test_an_abort_without_added_partitions_sends_no_request(sent: bool) -> None:
         dialogue.lose(ApiKey.ADD_PARTITIONS_TO_TXN, sent=False)
     dialogue.transactions.start(Call.ABORT)
     assert dialogue.next_ask() is None
-    dialogue.hear(Call.ABORT)
+    dialogue.collect(Call.ABORT)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_completed_transaction_succeeds_although_the_next_epoch_is_refused(cal
     dialogue.transactions.start(call)
     dialogue.answer(ApiKey.END_TXN)
     dialogue.answer(ApiKey.INIT_PRODUCER_ID, ErrorCode.PRODUCER_FENCED)
-    dialogue.hear(call)
+    dialogue.collect(call)
     with pytest.raises(ProducerFencedError):
         dialogue.transactions.begin()
 
@@ -305,7 +305,7 @@ def hear_all(dialogue: Dialogue) -> None:
         dialogue.transactions.check(Call.ABORT)
     except Exception:
         with pytest.raises(TransactionAbortableError):
-            dialogue.hear(Call.COMMIT)
+            dialogue.collect(Call.COMMIT)
 
 
 @pytest.mark.parametrize(
@@ -345,10 +345,10 @@ def test_a_transaction_ended_by_its_coordinator_can_be_aborted_in_protocol_2(cod
     assert not asked.about
     dialogue.coordination.take(asked, dialogue.reply(asked), 0.0)
     with pytest.raises(TransactionAbortableError):
-        dialogue.hear(Call.COMMIT)
+        dialogue.collect(Call.COMMIT)
     dialogue.transactions.start(Call.ABORT)
     assert dialogue.next_ask() is None, "already aborted"
-    dialogue.hear(Call.ABORT)
+    dialogue.collect(Call.ABORT)
     assert dialogue.producer.epoch == 1
     dialogue.begin(T0)
     dialogue.commit()
@@ -368,7 +368,7 @@ def test_a_renamed_producer_starts_as_a_new_one(implicit: bool, call: Call) -> N
     assert asked.coordinator == (TRANSACTION, "other")
     assert asked.fields == ("other", 60_000)
     dialogue.coordination.take(asked, InitProducerIdReply(0, 41, 7, 0), 0.0)
-    dialogue.hear(Call.INIT)
+    dialogue.collect(Call.INIT)
     assert dialogue.producer[:2] == (41, 7)
     assert dialogue.coordination.transactional_id == "other"
     dialogue.begin(T0)
@@ -386,7 +386,7 @@ def test_no_transaction_begins_in_the_last_epoch() -> None:
     asked = dialogue.expect(ApiKey.INIT_PRODUCER_ID)
     assert asked.fields[2:] == (40, LAST_EPOCH)
     dialogue.coordination.take(asked, InitProducerIdReply(0, 41, 0, 0), 0.0)
-    dialogue.hear(Call.ABORT)
+    dialogue.collect(Call.ABORT)
     dialogue.begin(T0)
     assert dialogue.producer[:2] == (41, 0)
 
@@ -437,7 +437,7 @@ def test_a_repeated_offset_fetch_does_not_block_the_transaction(found: bool) -> 
         dialogue.coordination.leaves(finding(dialogue.expect(ApiKey.OFFSET_FETCH)))
     dialogue.transactions.start(Call.COMMIT)
     dialogue.answer(ApiKey.END_TXN)
-    dialogue.hear(Call.COMMIT)
+    dialogue.collect(Call.COMMIT)
     assert answer_fetch(dialogue, 0) is None
     assert fetch.found == [FOUND]
 
@@ -470,7 +470,7 @@ def test_a_late_refusal_of_an_abandoned_offset_fetch_is_ignored(state: State) ->
     dialogue.transactions.start(Call.INIT)
     if state is not State.INITIALIZING:
         dialogue.answer(ApiKey.INIT_PRODUCER_ID)
-        dialogue.hear(Call.INIT)
+        dialogue.collect(Call.INIT)
         dialogue.begin(T0)
     if state is State.COMMITTING:
         dialogue.transactions.start(Call.COMMIT)
@@ -490,7 +490,7 @@ def test_close_fails_unanswered_offset_fetches() -> None:
 
 
 def test_offset_fetches_fail_when_the_sender_ends_with_an_exception() -> None:
-    network = MistakenBackend(TcpBackend())
+    network = RaisingBackend(TcpBackend())
     producer = KafkaProducer(
         bootstrap_servers=f"127.0.0.1:{free_port()}",
         transactional_id="tx",

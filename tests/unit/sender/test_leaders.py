@@ -14,7 +14,7 @@ from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
 from tests.support.entered import entered
 from tests.support.scripted_cluster import (
-    Heard,
+    ReceivedRequest,
     ScriptedBroker,
     ScriptedCluster,
     cut,
@@ -139,11 +139,11 @@ def modern(broker: ScriptedBroker) -> ScriptedBroker:
     return broker
 
 
-def store_recreate_and_cut(broker: ScriptedBroker, heard: Heard) -> bytes:
+def store_recreate_and_cut(broker: ScriptedBroker, request: ReceivedRequest) -> bytes:
     """Store the batch, recreate its topic, and lose the answer."""
-    broker.usual(heard)
+    broker.usual(request)
     recreate(broker)
-    return cut(broker, heard)
+    return cut(broker, request)
 
 
 @pytest.mark.parametrize("code", SEQUENCE)
@@ -175,13 +175,13 @@ def test_a_leader_hint_for_a_deleted_topic_is_ignored() -> None:
     rig = rig_of(broker.cluster, **MODES["plain"])
     assert rig.run(rig.queue(b"before").succeeded)
 
-    def late(_: ScriptedBroker, heard: Heard) -> bytes:
+    def late(_: ScriptedBroker, request: ReceivedRequest) -> bytes:
         """Metadata of the new topic arrives before this answer."""
         broker.cluster.topic_ids["t"] = SECOND
         rig.sender.metadata.answered(
             reply(topic("t", [1], epoch=0, topic_id=SECOND.bytes), nodes=(1, 2)), rig.clock.now
         )
-        return refuse(6, leader=(2, 6))(broker, heard) or b""
+        return refuse(6, leader=(2, 6))(broker, request) or b""
 
     broker.next(ApiKey.PRODUCE, late)
     assert rig.run(rig.queue(b"after").succeeded)

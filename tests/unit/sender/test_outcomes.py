@@ -10,7 +10,14 @@ from kprod.errors import BrokerError, DeliveryTimeoutError, RecordTooLargeError
 from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
-from tests.support.scripted_cluster import Answer, Heard, ScriptedBroker, cut, refuse, silence
+from tests.support.scripted_cluster import (
+    Answer,
+    ReceivedRequest,
+    ScriptedBroker,
+    cut,
+    refuse,
+    silence,
+)
 from tests.support.sender_rig import MODES, SenderRig, error_of, rig_of
 from tests.unit.buffer.accumulating import Accumulating
 
@@ -39,7 +46,7 @@ def test_a_retry_sends_identical_bytes(broker: ScriptedBroker) -> None:
     broker.next(ApiKey.PRODUCE, refuse(7), cut, refuse(19))
     rig = rig_of(broker.cluster)
     assert rig.run(rig.queue().succeeded)
-    bodies = [heard.body for heard in broker.heard if heard.api is ApiKey.PRODUCE]
+    bodies = [request.body for request in broker.received if request.api is ApiKey.PRODUCE]
     sent = {bytes(body.topic_data[0].partition_data[0].records) for body in bodies}
     assert (len(bodies), len(sent)) == (4, 1)
 
@@ -49,10 +56,10 @@ def test_retries_are_sent_one_by_one_and_in_order(broker: ScriptedBroker, mode: 
     patient: dict[str, Any] = {"request_timeout_ms": 600_000, "delivery_timeout_ms": 900_000}
     rig = rig_of(broker.cluster, batch_size=100, **patient, **MODES[mode])
     assert rig.run(rig.queue(b"0" * 60).succeeded)
-    held: list[Heard] = []
+    held: list[ReceivedRequest] = []
 
-    def hold(_broker: ScriptedBroker, heard: Heard) -> bytes:
-        held.append(heard)
+    def hold(_broker: ScriptedBroker, request: ReceivedRequest) -> bytes:
+        held.append(request)
         return b""
 
     def answer(answer: Answer, number: int) -> None:
@@ -106,22 +113,22 @@ def test_a_record_in_flight_times_out_as_maybe_persisted(broker: ScriptedBroker)
 # Out of sequence, although it may be stored -------------------------------------------------------
 
 
-def store_silently(broker: ScriptedBroker, heard: Heard) -> None:
+def store_silently(broker: ScriptedBroker, request: ReceivedRequest) -> None:
     """Store the batch, and do not answer."""
-    broker.produce_answer(heard, broker.cluster.store)
+    broker.produce_answer(request, broker.cluster.store)
 
 
-def store_and_cut(broker: ScriptedBroker, heard: Heard) -> None:
+def store_and_cut(broker: ScriptedBroker, request: ReceivedRequest) -> None:
     """Store the batch, and break the connection."""
-    store_silently(broker, heard)
+    store_silently(broker, request)
     raise ConnectionResetError("Connection reset by peer")
 
 
 def recognise(offset: int) -> Answer:
     """Answer that the batch is stored at ``offset``."""
 
-    def answer(broker: ScriptedBroker, heard: Heard) -> bytes:
-        return broker.produce_answer(heard, lambda tp, batches: (0, offset))
+    def answer(broker: ScriptedBroker, request: ReceivedRequest) -> bytes:
+        return broker.produce_answer(request, lambda tp, batches: (0, offset))
 
     return answer
 

@@ -26,8 +26,8 @@ from kprod.types import Persisted, TopicPartition
 from kprod.wire.versions import ApiKey
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.interruption import Interrupted, interruptible
-from tests.support.mistaken_backend import MistakenBackend
 from tests.support.pool_waiter import wait_until
+from tests.support.raising_backend import RaisingBackend
 from tests.support.scripted_cluster import ScriptedCluster, silence
 from tests.support.sender_rig import SenderRig, error_of, rig_of
 
@@ -56,7 +56,7 @@ class Running:
     def __init__(self, clock: SystemClock | None = None) -> None:
         self.cluster = ScriptedCluster(topics={"t": [1]})
         self.broker = self.cluster.add(1)
-        self.mistakes = MistakenBackend(MemoryBackend(self.cluster.listeners))
+        self.mistakes = RaisingBackend(MemoryBackend(self.cluster.listeners))
         config = ProducerConfig.from_options(
             {
                 "bootstrap_servers": "broker-1:9092",

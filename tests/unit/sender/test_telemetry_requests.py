@@ -13,7 +13,7 @@ from kprod.wire.versions import ApiKey
 from tests.support.metrics_data import read_metrics, read_resource
 from tests.support.scripted_cluster import (
     Answer,
-    Heard,
+    ReceivedRequest,
     ScriptedBroker,
     ScriptedCluster,
     cut,
@@ -33,11 +33,11 @@ def subscription(
 ) -> Answer:
     """An answer to GetTelemetrySubscriptions, with an interval of a minute."""
 
-    def answer(_: ScriptedBroker, heard: Heard) -> bytes:
+    def answer(_: ScriptedBroker, request: ReceivedRequest) -> bytes:
         return frame(
-            heard,
+            request,
             error_code=error,
-            client_instance_id=None if heard.body.client_instance_id else OWN_ID,
+            client_instance_id=None if request.body.client_instance_id else OWN_ID,
             subscription_id=7,
             accepted_compression_types=codecs,
             push_interval=60_000,
@@ -62,7 +62,7 @@ def broker() -> ScriptedBroker:
 
 
 def requests(broker: ScriptedBroker, api: ApiKey) -> list[Any]:
-    return [one.body for one in broker.heard if one.api is api]
+    return [one.body for one in broker.received if one.api is api]
 
 
 def received(broker: ScriptedBroker, api: ApiKey, count: int) -> Callable[[], bool]:

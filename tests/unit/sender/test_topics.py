@@ -21,7 +21,13 @@ from kprod.wire.versions import ApiKey
 from kprod_ext import CompiledSend
 from kprod_ext.futures import FutureRecordMetadata
 from tests.support.pool_waiter import wait_until
-from tests.support.scripted_cluster import Heard, ScriptedBroker, ScriptedCluster, refuse, silence
+from tests.support.scripted_cluster import (
+    ReceivedRequest,
+    ScriptedBroker,
+    ScriptedCluster,
+    refuse,
+    silence,
+)
 from tests.support.scripted_producer import producer_before
 from tests.support.sender_rig import SenderRig
 
@@ -40,7 +46,7 @@ def rig_with(topic_options: dict[str, dict[str, Any]], **options: Any) -> Sender
 
 def produced(broker: ScriptedBroker) -> list[tuple[int, set[str]]]:
     """The acks and the topics of every Produce request, in order."""
-    bodies = [heard.body for heard in broker.heard if heard.api is ApiKey.PRODUCE]
+    bodies = [request.body for request in broker.received if request.api is ApiKey.PRODUCE]
     return [(body.acks, {topic.name for topic in body.topic_data}) for body in bodies]
 
 
@@ -84,13 +90,13 @@ def test_topics_with_different_acks_alternate() -> None:
 def test_a_batch_held_back_for_order_does_not_delay_topics_with_other_acks() -> None:
     rig = rig_with({"b": {"acks": 0}}, acks=1, retry_backoff_ms=10, batch_size=1)
     broker = rig.cluster.brokers[1]
-    first: list[Heard] = []
+    first: list[ReceivedRequest] = []
 
-    def hold(_broker: ScriptedBroker, heard: Heard) -> bytes:
-        first.append(heard)
+    def hold(_broker: ScriptedBroker, request: ReceivedRequest) -> bytes:
+        first.append(request)
         return b""
 
-    def refuse_the_first(broker: ScriptedBroker, _heard: Heard) -> bytes | None:
+    def refuse_the_first(broker: ScriptedBroker, _request: ReceivedRequest) -> bytes | None:
         return refuse(NOT_ENOUGH_REPLICAS)(broker, first[0])
 
     broker.next(ApiKey.PRODUCE, hold, refuse_the_first)
@@ -187,7 +193,7 @@ def blocks(rig: SenderRig) -> int:
     """Allocated blocks of memory without those of the cluster."""
     (broker,) = rig.cluster.brokers.values()
     rig.cluster.log.clear()
-    broker.heard.clear()
+    broker.received.clear()
     for _ in range(10):  # garbage of other tests may take several collections
         if not gc.collect():
             break

@@ -53,7 +53,7 @@ def do(transactions: Transactions, call: Call) -> None:
 
 def end(transactions: Transactions, call: Call) -> None:
     """Return from a ``call`` that has ended."""
-    transactions.heard(transactions.start(call))
+    transactions.collect(transactions.start(call))
 
 
 def in_state(state: State) -> Transactions:
@@ -164,7 +164,7 @@ def test_an_unfinished_call_must_be_repeated() -> None:
     with pytest.raises(IllegalStateError, match=r"call commit_transaction\(\) again"):
         transactions.begin()
     assert transactions.start(Call.COMMIT) is pending
-    transactions.heard(pending)
+    transactions.collect(pending)
     transactions.begin()
     assert transactions.number == 2
 
@@ -196,7 +196,7 @@ def test_equal_offsets_share_a_request_and_others_follow() -> None:
     transactions.start(Call.ABORT)
     assert transactions.next_offsets() is None
     with pytest.raises(TransactionAbortedError):
-        transactions.heard(second)
+        transactions.collect(second)
 
 
 def test_offsets_dropped_by_close_are_not_sent() -> None:
@@ -207,7 +207,7 @@ def test_offsets_dropped_by_close_are_not_sent() -> None:
     transactions.close()
     transactions.offsets_sent(pending)
     with pytest.raises(TransactionAbortedError):
-        transactions.heard(pending)
+        transactions.collect(pending)
 
 
 def test_offsets_sent_after_the_call_timed_out_are_not_sent_again() -> None:
@@ -219,7 +219,7 @@ def test_offsets_sent_after_the_call_timed_out_are_not_sent_again() -> None:
     assert again is first
     assert again.ended.is_open
     assert transactions.next_offsets() is None
-    transactions.heard(again)
+    transactions.collect(again)
     assert transactions.start_offsets(OFFSETS, MEMBER) is not first, "a new request"
 
 
@@ -241,7 +241,7 @@ def test_a_completed_commit_succeeds_when_closing_before_the_next_epoch() -> Non
     transactions.reinitializes()
     transactions.close()
     assert pending.ended.is_open
-    transactions.heard(pending)
+    transactions.collect(pending)
 
 
 def test_the_newest_feature_level_counts() -> None:
@@ -277,7 +277,7 @@ def test_a_resumed_transaction_is_ended_by_one_request(implicit: bool, call: Cal
     if not implicit:  # the sequences of its partitions are unknown here
         assert dialogue.expect(ApiKey.INIT_PRODUCER_ID).fields[2:] == PREPARED
         dialogue.answer(ApiKey.INIT_PRODUCER_ID)
-    dialogue.hear(call)
+    dialogue.collect(call)
     assert dialogue.transactions.state is State.READY
     assert dialogue.producer.epoch == PREPARED[1] + 1
     dialogue.begin(T0)
@@ -323,7 +323,7 @@ def test_a_fenced_resumed_transaction_raises_without_an_error_in_the_log(
     if implicit:  # the coordinator may have aborted it: an abort shows that
         dialogue.answer(ApiKey.END_TXN, 90)
     with pytest.raises(ProducerFencedError):
-        dialogue.hear(Call.COMMIT)
+        dialogue.collect(Call.COMMIT)
     (line,) = caplog.records
     assert (line.levelname, "PRODUCER_FENCED" in line.message) == ("INFO", True)
 
@@ -356,7 +356,7 @@ def test_a_transaction_ends_with_its_original_feature_level(level: int, now: int
     if level == 1:
         dialogue.answer(ApiKey.INIT_PRODUCER_ID)
     dialogue.coordination.release_hold()
-    dialogue.hear(Call.COMMIT)
+    dialogue.collect(Call.COMMIT)
     assert dialogue.transactions.state is State.READY
 
 

@@ -7,13 +7,13 @@ from collections.abc import Collection, Sequence
 from kprod.transport.base import Backend, Readiness, Transport
 
 
-class MistakenBackend(Backend):
+class RaisingBackend(Backend):
     """Delegates to ``inner``, but calls named in ``failing`` raise an unexpected exception."""
 
     def __init__(self, inner: Backend) -> None:
         self.failing: Collection[str] = ()
         self._inner = inner
-        self._transports: dict[Transport, MistakenTransport] = {}
+        self._transports: dict[Transport, RaisingTransport] = {}
 
     def check(self, call: str) -> None:
         if call in self.failing:
@@ -22,7 +22,7 @@ class MistakenBackend(Backend):
     def dial(self, host: str, port: int) -> Transport:
         self.check("dial")
         inner = self._inner.dial(host, port)
-        self._transports[inner] = MistakenTransport(self, inner)
+        self._transports[inner] = RaisingTransport(self, inner)
         return self._transports[inner]
 
     def watch(self, transport: Transport, *, write: bool) -> None:
@@ -50,8 +50,8 @@ class MistakenBackend(Backend):
         self._inner.close()
 
 
-class MistakenTransport(Transport):
-    def __init__(self, backend: MistakenBackend, inner: Transport) -> None:
+class RaisingTransport(Transport):
+    def __init__(self, backend: RaisingBackend, inner: Transport) -> None:
         self.inner = inner
         self._backend = backend
 
@@ -73,5 +73,5 @@ class MistakenTransport(Transport):
 
 
 def _inner(transport: Transport) -> Transport:
-    assert isinstance(transport, MistakenTransport)
+    assert isinstance(transport, RaisingTransport)
     return transport.inner
