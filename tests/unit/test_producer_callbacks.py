@@ -237,7 +237,7 @@ def test_the_callback_of_send_is_called_once_with_metadata_or_error(
     ((metadata, error),) = calls
     assert isinstance(error, BrokerError)
     assert str(error) == str(refused.exception)
-    assert (metadata.topic_partition, metadata.offset) == (("t", 1), -1)
+    assert metadata == RecordMetadata("t", 1, TopicPartition("t", 1), -1, -1, None, -1, -1, -1)
     calls.clear()
     with pytest.raises(PartitionError):
         send(9)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kprod.clock import ExponentialBackoff, SystemClock
-from kprod.cluster.metadata import Metadata
+from kprod.cluster.metadata import Metadata, MetadataListener
 from kprod.cluster.snapshot import LeaderHint
 from kprod.errors import ConnectionLost, KprodTimeoutError
 from kprod.types import Broker, TopicPartition
@@ -56,14 +56,26 @@ def test_changes_make_updates_due(metadata: Metadata, change: Callable[[Metadata
     want(metadata, "t")
     learn(metadata, reply(topic("t")), 0.0)
     assert [metadata.due(5.0), metadata.due(6.0)] == [295.0, 294.0]
+    reports: list[None] = []
+    metadata.subscribe(MetadataListener(due=lambda: reports.append(None)))
     change(metadata)
     assert metadata.due(6.0) == 0.0
+    assert reports, "otherwise the sender sleeps until the former time"
     metadata.wanted(6.0)
     assert [metadata.due(6.0), metadata.due(7.0)] == [NEVER, NEVER]
     metadata.failed(LOST, 7.0)
     assert metadata.due(7.0) == pytest.approx(0.1)
     learn(metadata, reply(topic("t")), 8.0)
     assert metadata.due(9.0) == 299.0
+
+
+def test_the_first_use_of_a_topic_is_reported(metadata: Metadata) -> None:
+    reports: list[None] = []
+    metadata.subscribe(MetadataListener(due=lambda: reports.append(None)))
+    metadata.used({"t": 0.0})
+    assert len(reports) == 1
+    metadata.used({"t": 1.0})
+    assert len(reports) == 1
 
 
 def test_a_requested_update_keeps_the_minimum_interval(metadata: Metadata) -> None:
