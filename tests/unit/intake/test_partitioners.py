@@ -210,7 +210,7 @@ def test_an_invalid_partition_from_a_partitioner_is_refused(way: int, result: An
 def test_an_exception_in_a_partitioner_is_a_partition_error(way: int) -> None:
     cause = ZeroDivisionError("no")
     with pytest.raises(
-        PartitionError, match="(Custom|<lambda>) failed for topic 't': ZeroDivisionError: no"
+        PartitionError, match=r"(Custom|<lambda>) failed for topic 't': ZeroDivisionError: no"
     ) as raised:
         both(cause)[way].choose(topic(3), None)
     assert raised.value.__cause__ is cause
