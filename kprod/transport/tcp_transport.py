@@ -133,7 +133,7 @@ class TcpTransport:
 
     def advance(self) -> bool:
         """See ``Transport.advance``."""
-        if self._socket is not None and self._connected:
+        if self._connected:
             return True
         if self._resolving:
             return False
@@ -221,7 +221,7 @@ class TcpTransport:
 
     def _drop_socket(self) -> None:
         self.unwatch()
-        self._fd = -1
+        self._fd, self._connected = -1, False
         if self._socket is not None:
             self._socket.close()
             self._socket = None
