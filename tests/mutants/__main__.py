@@ -3,7 +3,7 @@
 ``python -m tests.mutants --seed 1 --count 400`` works in copies of the checkout, and stores each
 result below ``build/mutants``: an interrupted run continues. A mutant passes the stages until one
 kills it; otherwise it is "alive". Stage ``cheapest`` runs the tests that execute the line, which
-were recorded before, those that take the least time first and half a minute of them at most. Stage
+were recorded before, those that take the least time first and a quarter of a minute of them at most. Stage
 ``others`` runs the rest of these, and stage ``processes`` the tests that start brokers or Spark.
 ``--stages`` runs only some of them. ``--store FILE`` keeps the final report by package.
 """
@@ -37,7 +37,7 @@ PACKAGES = (
 )
 LONGEST = 900
 """Seconds of one stage; a mutant with an endless loop is killed by this timeout."""
-CHEAP = 30.0
+CHEAP = 15.0
 """Seconds that the tests of stage ``cheapest`` took without a mutant."""
 
 STAGES = "cheapest", "others", "processes"
