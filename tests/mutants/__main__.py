@@ -2,10 +2,10 @@
 
 ``python -m tests.mutants --seed 1 --count 400`` works in copies of the checkout, and stores each
 result below ``build/mutants``: an interrupted run continues. A mutant passes the stages until one
-kills it; otherwise it is "alive". Stage ``cheapest`` runs the tests that execute the line, which
-were recorded before, those that take the least time first and a quarter of a minute of them at most. Stage
-``others`` runs the rest of these, and stage ``processes`` the tests that start brokers or Spark.
-``--stages`` runs only some of them. ``--store FILE`` keeps the final report by package.
+kills it; otherwise it is "alive". Stage ``cheapest`` runs tests that execute the line, which were
+recorded before: those that take the least time, for at most 15 seconds. Stage ``others`` runs the
+rest of these, and stage ``processes`` the tests that start brokers or Spark. ``--stages`` runs only
+some of them. ``--store FILE`` keeps the final report by package.
 """
 
 from __future__ import annotations

@@ -111,6 +111,18 @@ def test_headers_added_by_a_serializer_are_copied() -> None:
     assert given.headers == (("h", b"1"),)
 
 
+class Strips:
+    def serialize(self, topic: str, headers: list[Any], data: Any) -> bytes:
+        headers.clear()
+        return b"done"
+
+
+def test_a_serializer_may_add_the_first_header_or_remove_the_last() -> None:
+    plain = ProducerRecord("flights", value="v")
+    assert Serializers(value=Labels()).apply(plain)[2] == (("flights", b"v"),)
+    assert Serializers(value=Strips()).apply(record("value", "v"))[2] == ()
+
+
 def test_headers_of_a_serializer_are_checked() -> None:
     class Wrong:
         def serialize(self, topic: str, headers: list[Any], data: Any) -> bytes:

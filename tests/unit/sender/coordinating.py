@@ -41,6 +41,8 @@ class Dialogue:
         self.transactions = Transactions("tx", 60_000)
         self.identity = ProducerIdentity()
         self.reopened: list[TopicPartition] = []
+        self.updates: list[dict[str, bool]] = []
+        """The arguments of each request for metadata."""
         # No request is sent.
         partitions: Any = SimpleNamespace(
             identity=self.identity,
@@ -48,7 +50,8 @@ class Dialogue:
             deadlines=Deadlines(),
             retry_backoff=ExponentialBackoff(1, 100, SteadyRandom()),
             metadata=SimpleNamespace(
-                snapshot=SimpleNamespace(brokers=range(3)), request_update=lambda **_: None
+                snapshot=SimpleNamespace(brokers=range(3)),
+                request_update=lambda **about: self.updates.append(about),
             ),
             network=network,
             accumulator=SimpleNamespace(flushes=set()),

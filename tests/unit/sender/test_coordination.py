@@ -121,6 +121,41 @@ def test_a_throttling_coordinator_is_waited_for() -> None:
     assert network.asked == [ApiKey.INIT_PRODUCER_ID]
 
 
+class Unreachable(Throttling):
+    """A network that has lost the connection to its broker until ``until``."""
+
+    def throttled_for(self, _now: float) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize("node_id", [1, 7], ids=["known", "unknown"])
+def test_a_lost_coordinator_is_found_again_after_a_back_off(node_id: int) -> None:
+    network = Unreachable(until=1000.0)
+    dialogue = Dialogue(implicit=True, network=network)
+    dialogue.transactions.start(Call.INIT)
+    coordination = dialogue.coordination
+    coordination.answered(finding(dialogue.due()), CoordinatorReply(0, None, node_id, 0), 0.0)
+    dialogue.updates.clear()
+    now = 500.0
+    coordination.fire(now)
+    assert dialogue.updates == [{"brokers": True}], "it may be at another address by now"
+    for _ in range(3):
+        coordination.fire(now)
+    assert network.asked == []
+    coordination.fire(now + 2.0)
+    assert network.asked == [ApiKey.FIND_COORDINATOR]
+
+
+def test_a_coordinator_that_is_no_broker_causes_a_metadata_request() -> None:
+    dialogue = Dialogue(implicit=True)
+    dialogue.transactions.start(Call.INIT)
+    found = finding(dialogue.due())
+    dialogue.coordination.answered(found, CoordinatorReply(0, None, 1, 0), 0.0)
+    assert dialogue.updates == []
+    dialogue.coordination.answered(found, CoordinatorReply(0, None, 7, 0), 0.0)
+    assert dialogue.updates == [{"brokers": True}]
+
+
 @BOTH
 def test_an_empty_transaction_sends_no_request(implicit: bool) -> None:
     dialogue = ready(implicit)
