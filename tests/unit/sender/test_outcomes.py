@@ -78,6 +78,29 @@ def test_retries_are_sent_one_by_one_and_in_order(broker: ScriptedBroker, mode: 
     assert broker.cluster.values("t") == [b"0" * 60, b"1" * 60, b"2" * 60]
 
 
+def test_a_new_batch_waits_while_a_batch_that_may_be_stored_is_in_flight_again(
+    broker: ScriptedBroker,
+) -> None:
+    rig = rig_of(broker.cluster, request_timeout_ms=600_000, delivery_timeout_ms=900_000)
+    assert rig.run(rig.queue(b"0").succeeded)  # the leader has proven itself
+    held: list[ReceivedRequest] = []
+
+    def hold(_broker: ScriptedBroker, request: ReceivedRequest) -> bytes:
+        held.append(request)
+        return b""
+
+    broker.next(ApiKey.PRODUCE, refuse(7), hold)  # REQUEST_TIMED_OUT
+    first = rig.queue(b"1")
+    assert rig.run(lambda: len(held) == 1)
+    second = rig.queue(b"2")
+    sent = broker.count(ApiKey.PRODUCE)
+    rig.run(lambda: False, seconds=5)
+    assert broker.count(ApiKey.PRODUCE) == sent
+    rig.backend.connections[-1].deliver(broker.usual(held[0]) or b"")
+    assert rig.run(lambda: first.succeeded() and second.succeeded())
+    assert broker.cluster.values("t") == [b"0", b"1", b"2"]
+
+
 def test_an_unsent_record_times_out_as_not_persisted(broker: ScriptedBroker) -> None:
     rig = rig_of(broker.cluster, delivery_timeout_ms=40_000)
     broker.cluster.topics["t"] = [-1]
