@@ -306,6 +306,8 @@ class Producer(Producing, ProducerTransactions):
             if native.config.transactional_id is not None:
                 aborted = native_errors.TransactionAbortedError("the producer was closed")
                 self._unassigned.purge(aborted)
+                # A record that is just being queued belongs to the transaction, too.
+                self._unassigned.await_none(min(LAST_MOMENT, max(0.0, deadline - monotonic())))
                 native.abort_open_transaction()
             self._flush(native, deadline)
         finally:

@@ -347,3 +347,18 @@ def test_a_record_being_queued_is_aborted_with_its_transaction(broker: EmbeddedB
         producer.commit_transaction(LONG)
     assert committed(broker.bootstrap_servers, "later", 1) == []
     assert committed(broker.bootstrap_servers, "t", 1) == [b"committed"]
+
+
+def test_close_aborts_a_record_being_queued_with_its_transaction(broker: EmbeddedBroker) -> None:
+    interceptor, reports = HoldingInterceptor(), Reports()
+    producer = transactional(broker, 60_000, linger_ms=30_000, interceptors=[interceptor])
+    producer.produce("later", b"aborted", on_delivery=reports)
+    broker.create_topic("later", 1)
+    assert interceptor.reached.wait(LONG)
+    closing = threading.Thread(target=producer.close)
+    closing.start()
+    closing.join(0.2)  # by now it has purged what waits, which the record no longer does
+    interceptor.released.set()
+    closing.join(LONG)
+    assert reports.failed == [("later", "_PURGE_QUEUE")]
+    assert committed(broker.bootstrap_servers, "later", 1) == []
