@@ -14,7 +14,7 @@ from kprod.admin import open_transactions
 from kprod.broker import ApiKey, EmbeddedBroker, Fault, TransactionConfig
 from kprod.errors import ProducerFencedError
 from kprod.exactly_once import atomic
-from kprod.exactly_once.errors import BatchIncomplete, TransactionTooSlow
+from kprod.exactly_once.errors import BatchIncomplete, RowsChanged, TransactionTooSlow
 from kprod.exactly_once.protocol import decided
 from kprod.exactly_once.shard import Shard
 from kprod.exactly_once.steps import Delivered, PreparedShard
@@ -87,6 +87,22 @@ def test_rows_become_visible_when_the_batch_is_committed(servers: str) -> None:
     again = [write(servers, shard("whole", n, run="second"), rows_of(n)) for n in (0, 1)]
     assert [(one.by_us, one.prepared) for one in again] == [(False, None)] * 2
     assert_there(servers, "whole", BOTH)
+
+
+def test_a_committed_batch_is_there_for_a_run_with_exactly_once_delivery(servers: str) -> None:
+    topic = "downgraded"
+    assert end(servers, topic, prepared(servers, topic)).commit().by_us
+    again = [deliver(servers, shard(topic, n, run="second"), rows_of(n)) for n in (0, 1)]
+    assert [one.by_us for one in again] == [False, False]
+    assert_there(servers, topic, BOTH)
+
+
+def test_rows_for_a_shard_that_was_empty_in_the_decided_batch_are_refused(servers: str) -> None:
+    topic = "filled"
+    assert end(servers, topic, prepared(servers, topic)[:1]).commit().by_us
+    with pytest.raises(RowsChanged, match="had no rows when the commit decision"):
+        deliver(servers, shard(topic, 1, run="second"), rows_of(1))
+    assert_there(servers, topic, rows_of(0))
 
 
 def test_an_attempt_outside_the_decided_batch_aborts(servers: str) -> None:
