@@ -63,6 +63,9 @@ def _pairs(name: str, options: argparse.Namespace) -> list[dict[str, dict[str, A
     for number in range(options.pairs):
         order = list(folders) if number % 2 == 0 else list(folders)[::-1]
         pairs.append({side: take(replace(turn), folders[side]) for side in order})
+        for side, found in pairs[-1].items():
+            if missing := set(FIGURES[turn.measure]) - found.keys():
+                sys.exit(f"the benchmarks in {folders[side]} do not measure {', '.join(missing)}")
         print(f"{name}: pair {number + 1} of {options.pairs}", file=sys.stderr)
     return pairs
 
