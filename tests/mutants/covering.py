@@ -80,11 +80,14 @@ class Covering:
         """The tests that execute one of the lines: the cheapest, up to ``cheap`` seconds, and the
         others.
 
-        The unit tests of the package that could not be recorded are taken for such.
+        The unit tests of the package that could not be recorded are taken for such. A line that is
+        executed at import is tested by all tests of its module.
         """
         by_line = self._by_line(file)
         package = f"tests/unit/{Path(file).parts[1]}/"
         found = {test for line in lines for test in by_line.get(line, ()) if test}
+        if not found:
+            found = {test for tests in by_line.values() for test in tests if test}
         found |= {test for test in self._unrecorded if test.startswith(package)}
         ordered = sorted(found, key=lambda test: self._seconds.get(test, 0.0))
         spent = itertools.accumulate(self._seconds.get(test, 0.0) for test in ordered)
