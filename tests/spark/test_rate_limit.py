@@ -53,10 +53,12 @@ def test_idle_time_does_not_allow_a_burst() -> None:
 
 
 def test_a_batch_is_sent_in_short_pieces() -> None:
-    limited = limiter(Clock(), RateLimit(records=1_000))
+    clock = Clock()
+    limited = limiter(clock, RateLimit(records=1_000))
     rows = Rows("t", pa.RecordBatch.from_pydict({"value": [b"v"] * 1_000}))
     sizes = [piece.num_rows for piece in limited.pieces(rows)]
     assert sum(sizes) == 1_000
+    assert clock.now == pytest.approx(1.0)
     assert max(sizes) == int(1_000 * SLICE_SECONDS)
     (small,) = limited.pieces(rows.slice(0, 5))
     assert small.num_rows == 5
