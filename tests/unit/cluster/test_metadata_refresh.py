@@ -179,6 +179,7 @@ def test_a_permanently_refused_topic_is_not_requested_again(metadata: Metadata, 
     want(metadata, "t")
     learn(metadata, reply(topic("t", error=code)), 0.0)
     assert metadata.due(1000.0) == NEVER
+    assert metadata.dropped == {"t"}, "what is known of it can be forgotten"
 
 
 def test_a_leader_hint_is_used_until_metadata_is_newer(metadata: Metadata) -> None:
