@@ -171,9 +171,7 @@ class Transactions:
         "unknown" if a commit or prepare was asked for, and the transaction may be committed."""
         self.producer: tuple[int, int] | None = None  # id and epoch, as far as they are known
         self._pending: PendingCall | None = None
-        self._offsets: list[
-            PendingOffsets
-        ] = []  # of this transaction, until their callers have collected them
+        self._offsets: list[PendingOffsets] = []  # of this transaction, until they are collected
         self._closing = False
         self._lock = Lock()  # guards all of the above
         self.changed: Callable[[], object] = bool
